@@ -1,0 +1,259 @@
+"""The bridge protocol: frames between the kernel (guest) and the host, shared by both ends.
+
+A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON: one object whose ``kind`` names one of
+the frozen dataclasses below and whose other members are its fields. Both ends treat what they receive as hostile:
+:func:`decode` checks the size, the kind, every field and its type, and rebuilds the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Union
+
+#: Bumped when either end could misread the other. The folder is loaded by path from the host's own installation, so
+#: a difference means a broken installation, not an old peer.
+PROTOCOL = 1
+
+#: Largest accepted frame body, in bytes.
+FRAME_LIMIT = 64 * 1024 * 1024
+
+_LENGTH = struct.Struct(">I")
+
+
+class WireError(ValueError):
+    """A frame that does not follow the protocol. The connection that sent it cannot be trusted any more."""
+
+
+class ToolError(Exception):
+    """A host call that ended in failure, as data.
+
+    Attributes:
+        tool: the call's target, such as ``"tools.read"``.
+        code: a stable word such as ``"not_found"`` or ``"bad_arguments"``.
+        message: what was wrong and what to do, for the model.
+    """
+
+    def __init__(self, tool: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a binding: its name, its type as Python source, and its default as Python source or None."""
+
+    name: str
+    annotation: str
+    default: str | None
+    keyword_only: bool
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One callable of the guest's namespaces. ``target`` is ``"namespace.name"``, e.g. ``"tools.read"``."""
+
+    target: str
+    parameters: tuple[Parameter, ...]
+    returns: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Kernel -> host, first frame: who is calling. ``token`` proves that the host started this process."""
+
+    protocol: int
+    token: str
+    pid: int
+    python: str
+    ipython: str
+    ipykernel: str
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Host -> kernel, answer to Hello: the namespaces to install and the caps of a cell.
+
+    Attributes:
+        bindings: every callable, grouped into namespaces by the part of the target before the dot.
+        max_calls: host calls one cell may make in all.
+        output_limit: bytes of output one cell may publish; what is beyond is counted and dropped in the kernel.
+    """
+
+    bindings: tuple[Binding, ...]
+    max_calls: int
+    output_limit: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Kernel -> host: the namespaces are installed and a cell may run.
+
+    ``interrupts`` names the interrupt policy that passed its feature test (see ``interrupt.py``).
+    """
+
+    interrupts: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """Kernel -> host: call ``target`` with ``arguments`` under the lease ``cell``; ``call`` counts up from 1 in each
+    kernel process."""
+
+    cell: str
+    call: int
+    target: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Kernel -> host: nobody waits for this call any more (its task was cancelled); stop it if it still runs."""
+
+    cell: str
+    call: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """Host -> kernel: the canonical value of a call."""
+
+    call: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Host -> kernel: a call failed; raised in the cell as ``ToolCallError``."""
+
+    call: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Name:
+    """A top-level name of the namespace with its type's qualified name."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class CellDone:
+    """Kernel -> host, once per cell that reached the kernel, after every call of the cell has settled.
+
+    Attributes:
+        cell: the lease that ends here.
+        refused: why the cell was not run at all (syntax error, reserved name), else None.
+        set: names bound or rebound to another object by the cell.
+        removed: names that are gone.
+        unawaited: failures of calls that the cell never looked at, one line each.
+        dropped: bytes of output beyond the limit, not published.
+    """
+
+    cell: str
+    refused: str | None
+    set: tuple[Name, ...]
+    removed: tuple[str, ...]
+    unawaited: tuple[str, ...]
+    dropped: int
+
+
+Frame = Union[Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone]  # noqa: UP007 - 3.10 at run time
+
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone)}
+_NESTED: dict[str, type] = {"tuple[Binding, ...]": Binding, "tuple[Parameter, ...]": Parameter, "tuple[Name, ...]": Name}
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "str": (str,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+    "dict[str, Any]": (dict,),
+}
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the frame's bytes, length included.
+
+    Raises:
+        WireError: when the body is larger than :data:`FRAME_LIMIT`.
+    """
+    fields = {"kind": type(frame).__name__, **_plain(frame)}
+    body = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    if len(body) > FRAME_LIMIT:
+        raise WireError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_LIMIT:,}; pass the data in a file")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Frame:
+    """Return the frame of a body (without its length).
+
+    Raises:
+        WireError: when it is not a well-formed frame.
+    """
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a frame that is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise WireError("a frame that is not an object")
+    kind = _KINDS.get(str(fields.pop("kind", None)))
+    if kind is None:
+        raise WireError("a frame of no known kind")
+    return _build(kind, fields)  # type: ignore[no-any-return]
+
+
+def length(prefix: bytes) -> int:
+    """Return the body length announced by the 4 bytes of ``prefix``.
+
+    Raises:
+        WireError: when it is over :data:`FRAME_LIMIT`.
+    """
+    size: int = _LENGTH.unpack(prefix)[0]
+    if size > FRAME_LIMIT:
+        raise WireError(f"a frame of {size:,} bytes is over the limit of {FRAME_LIMIT:,}")
+    return size
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    # dataclasses.asdict would copy the payload deeply, which costs more than encoding it
+    plain = {}
+    for name in value.__dataclass_fields__:
+        item = getattr(value, name)
+        if isinstance(item, tuple):
+            item = [_plain(part) if dataclasses.is_dataclass(part) else part for part in item]
+        plain[name] = item
+    return plain
+
+
+def _build(kind: type, fields: Any) -> Any:
+    if not isinstance(fields, dict) or fields.keys() != kind.__dataclass_fields__.keys():  # type: ignore[attr-defined]
+        raise WireError(f"a {kind.__name__} with missing or unknown fields")
+    built = {}
+    for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
+        built[name] = _check(kind, name, str(field.type), fields[name])
+    return kind(**built)
+
+
+def _check(kind: type, name: str, annotation: str, value: Any) -> Any:
+    if annotation == "Any":
+        return value
+    scalar = _SCALARS.get(annotation)
+    if scalar is not None:
+        if not isinstance(value, scalar) or (isinstance(value, bool) and bool not in scalar):
+            raise WireError(f"{kind.__name__}.{name} is not {annotation}")
+        return value
+    if not isinstance(value, list):
+        raise WireError(f"{kind.__name__}.{name} is not a list")
+    nested = _NESTED.get(annotation)
+    if nested is not None:
+        return tuple(_build(nested, item) for item in value)
+    if not all(isinstance(item, str) for item in value):
+        raise WireError(f"{kind.__name__}.{name} holds something other than text")
+    return tuple(value)

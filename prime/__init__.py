@@ -1,0 +1,1 @@
+"""prime-repl: an agent whose only tool is a persistent IPython kernel."""

@@ -1,0 +1,168 @@
+"""What a running cell says, as one ordered stream of values. The repl knows no tools and no log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from prime_kernel.wire import Name
+
+#: How a cell ended. ``refused``: it never ran (syntax error, reserved name). ``interrupted``: stopped at the host's
+#: request, namespace kept. ``timeout``: the same, by the deadline. ``killed``: it did not stop and the kernel was
+#: killed. ``died``: the kernel was gone by itself.
+Status = Literal["ok", "error", "interrupted", "timeout", "killed", "died", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A kernel process is ready. ``generation`` counts the kernel processes of a session from 1.
+
+    ``interrupts`` names the interrupt policy in force.
+    """
+
+    generation: int
+    pid: int
+    executable: str
+    python: str
+    ipython: str
+    ipykernel: str
+    interrupts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The kernel process of ``generation`` is gone, and its namespace with it."""
+
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A displayed image; ``data`` is base64."""
+
+    media_type: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of output, in the order in which it was produced.
+
+    Attributes:
+        stream: ``result`` is the completion value's display, ``display`` any other.
+        text: plain text, possibly empty when there is an image.
+        image: the image form, when there is one.
+        call: set when the completion is the untouched value of that host call, whose own rendering may be shown.
+        late: produced by work that an older cell left behind; kept in the log, not part of this cell's result.
+    """
+
+    stream: Literal["stdout", "stderr", "display", "result"]
+    text: str
+    image: Image | None = None
+    call: int | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """The cell calls the host; answer it with :meth:`Repl.answer`."""
+
+    call: int
+    target: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallCancelled:
+    """Nobody in the cell waits for this call any more."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The error that ended a cell. ``traceback`` is trimmed, plain text of at most 4,000 characters."""
+
+    name: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last signal of a cell.
+
+    Attributes:
+        generation: the kernel process that ran it, None when it reached none.
+        error: for ``error`` and ``refused``, and where known for the others.
+        set: names bound by the cell, with their types.
+        removed: names that are gone.
+        unawaited: failures of calls that the cell never looked at, one line each.
+        dropped: bytes of output beyond the limit, published nowhere.
+        duration_s: seconds from submission to the end.
+    """
+
+    status: Status
+    generation: int | None
+    error: Failed | None
+    set: tuple[Name, ...]
+    removed: tuple[str, ...]
+    unawaited: tuple[str, ...]
+    dropped: int
+    duration_s: float
+
+
+Signal = Started | Lost | Output | HostCall | CallCancelled | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A host call succeeded with this canonical JSON value."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """A host call failed. ``code`` is a stable word, ``message`` says what to do."""
+
+    code: str
+    message: str
+
+
+Outcome = Value | Error
+
+
+class Repl(Protocol):
+    """A kernel as a stream of signals. One cell at a time."""
+
+    def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncIterator[Signal]:
+        """Run one cell and yield what it says; the last signal is always :class:`Ended`.
+
+        ``cell`` is the lease id, unique in the session. Starts a kernel first when none is alive (yielding ``Started``,
+        after ``Lost`` when one was alive before). Never runs a cell twice.
+
+        Raises:
+            KernelStartFailed: no kernel could be started; nothing ran.
+            CellBusy: a cell is running.
+        """
+        ...
+
+    async def answer(self, call: int, outcome: Outcome) -> None:
+        """Answer a :class:`HostCall`. Answers to calls of a cell or kernel that is gone are dropped."""
+        ...
+
+    async def interrupt(self) -> None:
+        """Stop the running cell: interrupt, then kill after the grace. Returns when it is decided; ``run`` yields the
+        outcome. Without a running cell it does nothing."""
+        ...
+
+    async def prewarm(self) -> None:
+        """Start the kernel now, in the background, so that the first cell need not wait. Failures show at ``run``."""
+        ...
+
+    async def close(self) -> None:
+        """End the kernel and everything it started. Idempotent."""
+        ...
