@@ -58,7 +58,7 @@ class TextPart(Frozen):
 
 
 class ImagePart(Frozen):
-    """An image. ``data`` is base64; ``media_type`` is ``image/png``, ``image/jpeg``, ``image/gif`` or ``image/webp``."""
+    """An image. ``data`` is base64; ``media_type`` is that of a PNG, JPEG, GIF or WebP."""
 
     type: Literal["image"] = "image"
     media_type: str

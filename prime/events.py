@@ -1,0 +1,369 @@
+"""Every event of a session's log, and the entry that carries it.
+
+An event is a frozen value in the past tense. Every asynchronous act is a pair (started/ended) with one id. Nearly
+every setting is "the last event of its kind wins". What a model sees is projected from the five *surface* events only
+(see ``surface.py``): UserSaid, NoticeGiven, ModelReplied, CellEnded, CallRefused, and SurfaceReplaced, which stands in
+for a range of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from prime.messages import Frozen, Header, ImagePart, Json, Message, Part, ShownPart, StopReason, Usage
+
+#: Version of the log's format. Bumped only when an older reader could misread a newer log.
+FORMAT = 1
+
+InputKind = Literal["ask", "steer", "inform"]
+CellStatus = Literal["ok", "error", "interrupted", "timeout", "killed", "died", "refused"]
+TurnReason = Literal[
+    "completed",  # nothing is owed any more
+    "cancelled",  # by the caller
+    "error",  # a request failed for good, or something of ours broke
+    "max_steps",
+    "max_tokens",  # a reply was cut by the token limit
+    "max_cost",
+    "max_seconds",
+    "repeated_failure",  # the same failing cell again and again
+    "empty_replies",
+    "interrupted",  # the process died; written by the repair
+]
+
+
+class SessionCreated(Frozen):
+    """Always entry 0. ``cwd`` is absolute; ``version`` is that of the package that wrote it."""
+
+    type: Literal["session_created"] = "session_created"
+    session: str
+    cwd: str
+    version: str
+
+
+class SessionForked(Frozen):
+    """Ends an inherited prefix: entries before it belong to ``parent``; its inbox and its kernel are not inherited."""
+
+    type: Literal["session_forked"] = "session_forked"
+    session: str
+    parent: str
+    version: str
+
+
+class SessionResumed(Frozen):
+    """A process opened the session again."""
+
+    type: Literal["session_resumed"] = "session_resumed"
+    version: str
+
+
+class SessionClosed(Frozen):
+    """The owning process let go of the session in good order."""
+
+    type: Literal["session_closed"] = "session_closed"
+
+
+class InputQueued(Frozen):
+    """Somebody said something to the agent. ``ask`` starts a turn, ``steer`` joins the next step, ``inform`` waits for
+    whichever comes first and wakes nobody."""
+
+    type: Literal["input_queued"] = "input_queued"
+    input_id: str
+    kind: InputKind
+    parts: tuple[ShownPart, ...]
+
+
+class InputClaimed(Frozen):
+    """The open turn took this input; a UserSaid with its words follows in the same commit."""
+
+    type: Literal["input_claimed"] = "input_claimed"
+    input_id: str
+
+
+class InputWithdrawn(Frozen):
+    """An input left the inbox without being run."""
+
+    type: Literal["input_withdrawn"] = "input_withdrawn"
+    input_id: str
+
+
+class TurnStarted(Frozen):
+    """A turn: from claiming an input to nothing owed."""
+
+    type: Literal["turn_started"] = "turn_started"
+
+
+class TurnEnded(Frozen):
+    """The turn is over; ``detail`` is one line for a person, empty when there is nothing to add."""
+
+    type: Literal["turn_ended"] = "turn_ended"
+    reason: TurnReason
+    detail: str = ""
+
+
+class StepStarted(Frozen):
+    """A model request goes out. ``request`` is the digest of what is sent (``projection.digest``), ``messages`` the
+    number of its messages."""
+
+    type: Literal["step_started"] = "step_started"
+    request: str
+    messages: int
+
+
+class StepEnded(Frozen):
+    """The reply and the cells it asked for are done, or ``failed`` (no reply; ``overflow`` when for its size)."""
+
+    type: Literal["step_ended"] = "step_ended"
+    outcome: Literal["done", "cancelled", "failed", "overflow", "interrupted"]
+
+
+class HeaderChanged(Frozen):
+    """What every following request starts with."""
+
+    type: Literal["header_changed"] = "header_changed"
+    header: Header
+
+
+class UserSaid(Frozen):
+    """An input as the model sees it."""
+
+    type: Literal["user_said"] = "user_said"
+    input_id: str
+    kind: InputKind
+    parts: tuple[ShownPart, ...]
+
+
+class NoticeGiven(Frozen):
+    """Words of the host to the model, in the user's role and marked as generated. ``about`` is a stable word."""
+
+    type: Literal["notice_given"] = "notice_given"
+    about: str
+    text: str
+
+
+class ModelReplied(Frozen):
+    """A reply, whole, or the visible prefix of one that was ``interrupted`` (which asks for no calls)."""
+
+    type: Literal["model_replied"] = "model_replied"
+    parts: tuple[Part, ...]
+    stop: StopReason
+    model: str
+    usage: Usage | None
+    interrupted: bool = False
+
+
+class RequestFailed(Frozen):
+    """An attempt at the step's request failed. ``attempt`` counts from 1; ``code`` is that of ``ProviderError``."""
+
+    type: Literal["request_failed"] = "request_failed"
+    attempt: int
+    code: str
+    message: str
+    status: int | None
+
+
+class RetryScheduled(Frozen):
+    """The same request goes out again after ``delay_s`` seconds, as attempt ``attempt``."""
+
+    type: Literal["retry_scheduled"] = "retry_scheduled"
+    attempt: int
+    delay_s: float
+
+
+class CellStarted(Frozen):
+    """A cell goes to the kernel. ``cell`` is its lease; ``call_id`` the model's call, None for a cell run by hand."""
+
+    type: Literal["cell_started"] = "cell_started"
+    cell: str
+    call_id: str | None
+    code: str
+
+
+class CellOutput(Frozen):
+    """A piece of a cell's output, whole and in order. ``late``: produced by work that an older cell left behind."""
+
+    type: Literal["cell_output"] = "cell_output"
+    cell: str
+    stream: Literal["stdout", "stderr", "display", "result"]
+    text: str
+    image: ImagePart | None = None
+    late: bool = False
+
+
+class CellError(Frozen):
+    """The error that ended a cell."""
+
+    name: str
+    message: str
+    traceback: str
+
+
+class CellEnded(Frozen):
+    """The result of a cell.
+
+    Attributes:
+        generation: the kernel process that ran it, None when it reached none.
+        shown: what the model sees, bounded.
+        error: the error that ended it.
+        set: names bound by the cell, to their types.
+        removed: names that are gone.
+        calls: host calls made.
+        dropped: bytes of output beyond the kernel's limit, recorded nowhere.
+        duration_s: seconds from submission to the end.
+    """
+
+    type: Literal["cell_ended"] = "cell_ended"
+    cell: str
+    call_id: str | None
+    status: CellStatus
+    generation: int | None
+    shown: tuple[ShownPart, ...]
+    error: CellError | None
+    set: Json
+    removed: tuple[str, ...]
+    calls: int
+    dropped: int
+    duration_s: float
+
+
+class CallRefused(Frozen):
+    """A call of the model that ran nothing: ``unknown_tool``, ``bad_arguments``, ``not_started``."""
+
+    type: Literal["call_refused"] = "call_refused"
+    call_id: str
+    name: str
+    code: Literal["unknown_tool", "bad_arguments", "not_started"]
+    text: str
+
+
+class DispatchStarted(Frozen):
+    """A host call of a cell begins. ``call`` counts up within the cell."""
+
+    type: Literal["dispatch_started"] = "dispatch_started"
+    cell: str
+    call: int
+    target: str
+    arguments: Json
+
+
+class DispatchError(Frozen):
+    """How a host call failed."""
+
+    code: str
+    message: str
+
+
+class DispatchEnded(Frozen):
+    """A host call is over: its canonical ``value``, or its ``error``."""
+
+    type: Literal["dispatch_ended"] = "dispatch_ended"
+    cell: str
+    call: int
+    value: Json
+    error: DispatchError | None
+    duration_s: float
+
+
+class KernelStarted(Frozen):
+    """A kernel process with an empty namespace is ready."""
+
+    type: Literal["kernel_started"] = "kernel_started"
+    generation: int
+    pid: int
+    executable: str
+    python: str
+    ipython: str
+    ipykernel: str
+    interrupts: str
+
+
+class KernelLost(Frozen):
+    """The kernel process is gone, and its namespace with it."""
+
+    type: Literal["kernel_lost"] = "kernel_lost"
+    generation: int
+    reason: str
+
+
+class SurfaceReplaced(Frozen):
+    """``message`` takes the place of the surface nodes from ``start`` to ``end`` (seqs, inclusive, by position).
+
+    ``sources`` cites at least every seq that it shadows; ``policy`` says who did it.
+    """
+
+    type: Literal["surface_replaced"] = "surface_replaced"
+    start: int
+    end: int
+    sources: tuple[int, ...]
+    message: Message
+    policy: str
+
+
+class NotesWritten(Frozen):
+    """The session's one note, replaced whole. ``revision`` counts up from 1."""
+
+    type: Literal["notes_written"] = "notes_written"
+    revision: int
+    text: str
+
+
+class Ignored(Frozen):
+    """Stands for an entry of a type this version does not know and that its writer marked as ignorable."""
+
+    type: Literal["ignored"] = "ignored"
+    name: str
+
+
+Event = Annotated[
+    SessionCreated
+    | SessionForked
+    | SessionResumed
+    | SessionClosed
+    | InputQueued
+    | InputClaimed
+    | InputWithdrawn
+    | TurnStarted
+    | TurnEnded
+    | StepStarted
+    | StepEnded
+    | HeaderChanged
+    | UserSaid
+    | NoticeGiven
+    | ModelReplied
+    | RequestFailed
+    | RetryScheduled
+    | CellStarted
+    | CellOutput
+    | CellEnded
+    | CallRefused
+    | DispatchStarted
+    | DispatchEnded
+    | KernelStarted
+    | KernelLost
+    | SurfaceReplaced
+    | NotesWritten
+    | Ignored,
+    Field(discriminator="type"),
+]
+
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+
+#: Every type that may be stored, by name.
+TYPES: dict[str, type[Frozen]] = {
+    kind.model_fields["type"].default: kind
+    for kind in Frozen.__subclasses__()
+    if kind.__module__ == __name__ and "type" in kind.model_fields and kind is not Ignored
+}
+
+
+class Entry(Frozen):
+    """An event in the log. ``seq`` is contiguous from 0; ``at`` is milliseconds since the epoch; ``turn`` and ``step``
+    are the brackets open when it happened, counted from 1."""
+
+    session: str
+    seq: int
+    at: int
+    turn: int | None
+    step: int | None
+    event: Event

@@ -1,0 +1,55 @@
+"""From the log to a model request. Pure.
+
+Everything in a request comes from here: the newest header, and one message for each node of the surface. The digest of
+a request is logged with its step, so any stored log can be checked against what was really sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from prime import events as ev
+from prime.messages import Frozen, Header, Message, Request, TextPart
+
+#: How a notice of the host is told apart from a person's words.
+NOTICE = "[prime-repl notice, generated] "
+
+
+def message(event: Any) -> Message | None:
+    """Return the message of a surface event, None for one that says nothing (an interrupted reply without text)."""
+    if isinstance(event, ev.UserSaid):
+        return Message(role="user", parts=event.parts)
+    if isinstance(event, ev.NoticeGiven):
+        return Message(role="user", parts=(TextPart(text=NOTICE + event.text),))
+    if isinstance(event, ev.ModelReplied):
+        return Message(role="assistant", parts=event.parts) if event.parts else None
+    if isinstance(event, ev.CellEnded):
+        return Message(role="tool", parts=event.shown, call_id=event.call_id)
+    if isinstance(event, ev.CallRefused):
+        return Message(role="tool", parts=(TextPart(text=event.text),), call_id=event.call_id)
+    if isinstance(event, ev.SurfaceReplaced):
+        return event.message
+    raise TypeError(f"{type(event).__name__} is not on the surface")
+
+
+def request(header: Header, entries: Iterable[ev.Entry]) -> Request:
+    """Return the request of the surface ``entries``, in surface order, under ``header``."""
+    found = (message(entry.event) for entry in entries)
+    return Request(header=header, messages=tuple(item for item in found if item is not None))
+
+
+def digest(sent: Request) -> str:
+    """Return the digest of a request: SHA-256, in hex, over the digests of its header and of each message."""
+    whole = hashlib.sha256(part_digest(sent.header))
+    for item in sent.messages:
+        whole.update(part_digest(item))
+    return whole.hexdigest()
+
+
+def part_digest(part: Frozen) -> bytes:
+    """Return the SHA-256 of a header or message, over its JSON with sorted keys."""
+    text = json.dumps(part.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,63 @@
+"""What to append to a log whose writer died, so that every bracket is closed. Pure and deterministic.
+
+Nothing stored is ever cut off. A cell or dispatch that had begun has an unknown outcome, and the text says so: the
+model must look before it repeats anything. A call that had not begun says that it did not run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prime import events as ev
+from prime.messages import TextPart
+from prime.trace import Trace
+
+#: Text of a result whose cell had begun when the process died.
+OUTCOME_UNKNOWN = (
+    "OUTCOME_UNKNOWN: the process died while this cell ran. It may have had effects; check the state of the world "
+    "before repeating anything. Its names are gone."
+)
+#: Text of a result whose cell had not begun.
+NOT_STARTED = "NOT_STARTED: this cell did not run."
+
+
+def closers(trace: Trace, generation: int | None) -> tuple[Any, ...]:
+    """Return the events that close everything ``trace`` has open; empty when nothing is.
+
+    ``generation`` is the kernel process that ran the open cell, None when none is known to have run it.
+    """
+    events: list[Any] = []
+    owed = list(trace.owed)
+    if trace.cell is not None:
+        died = ev.DispatchError(code="outcome_unknown", message="the process died while this call ran")
+        events += [
+            ev.DispatchEnded(cell=trace.cell, call=call, value=None, error=died, duration_s=0.0)
+            for call in sorted(trace.dispatches)
+        ]
+        events.append(
+            ev.CellEnded(
+                cell=trace.cell,
+                call_id=trace.call_id,
+                status="died",
+                generation=generation,
+                shown=(TextPart(text=OUTCOME_UNKNOWN),),
+                error=None,
+                set={},
+                removed=(),
+                calls=trace.last_call,
+                dropped=0,
+                duration_s=0.0,
+            )
+        )
+        owed = owed[1:] if trace.call_id is not None else owed
+    events += [not_started(call_id) for call_id in owed]
+    if trace.in_step:
+        events.append(ev.StepEnded(outcome="interrupted"))
+    if trace.in_turn:
+        events.append(ev.TurnEnded(reason="interrupted", detail="the process died"))
+    return tuple(events)
+
+
+def not_started(call_id: str) -> ev.CallRefused:
+    """Return the result of a call that was asked for and never begun."""
+    return ev.CallRefused(call_id=call_id, name="repl", code="not_started", text=NOT_STARTED)

@@ -1,0 +1,90 @@
+"""Everything that is derived from a log while a session runs, as one fold. Pure.
+
+There is no counter, list or total beside the log: this is rebuilt from it whenever a session opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from prime import events as ev
+from prime.errors import TraceError
+from prime.inbox import Inbox
+from prime.messages import Header
+from prime.surface import Surface
+from prime.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the log says of the kernel.
+
+    Attributes:
+        generation: number of the newest kernel process, 0 before the first.
+        alive: whether it runs.
+        ran: generation that ran the newest cell, 0 before the first.
+        names: names bound in the process that ran the newest cell, to their types.
+    """
+
+    generation: int = 0
+    alive: bool = False
+    ran: int = 0
+    names: tuple[tuple[str, str], ...] = ()
+
+    def after(self, event: Any) -> Kernel:
+        """Return the kernel's state after ``event``."""
+        if isinstance(event, ev.KernelStarted):
+            return replace(self, generation=event.generation, alive=True)
+        if isinstance(event, (ev.KernelLost, ev.SessionForked, ev.SessionResumed, ev.SessionClosed)):
+            return replace(self, alive=False)
+        if isinstance(event, ev.CellEnded) and event.generation is not None:
+            names = dict(self.names) if event.generation == self.ran else {}
+            names.update(event.set)
+            for name in event.removed:
+                names.pop(name, None)
+            return replace(self, ran=event.generation, names=tuple(sorted(names.items())))
+        return self
+
+
+@dataclass(slots=True)
+class State:
+    """The fold of a whole log."""
+
+    session: str = ""
+    cwd: str = ""
+    trace: Trace = field(default_factory=Trace)
+    inbox: Inbox = field(default_factory=Inbox)
+    kernel: Kernel = field(default_factory=Kernel)
+    header: Header | None = None
+    notes: ev.NotesWritten | None = None
+    surface: Surface = field(default_factory=Surface)
+
+    def apply(self, seq: int, event: Any) -> Callable[[], None]:
+        """Take in the event at ``seq`` and return how to take it back.
+
+        Raises:
+            AppendRefused: an event that does not belong here; nothing has changed.
+        """
+        trace, inbox = self.trace.after(event), self.inbox.after(event)
+        if isinstance(event, ev.NotesWritten) and event.revision != (self.notes.revision if self.notes else 0) + 1:
+            raise TraceError(f"notes revision {event.revision} does not follow the stored one")
+        undo_surface = self.surface.apply(seq, event)
+        before = (self.session, self.cwd, self.trace, self.inbox, self.kernel, self.header, self.notes)
+        self.trace, self.inbox, self.kernel = trace, inbox, self.kernel.after(event)
+        if isinstance(event, ev.SessionCreated):
+            self.session, self.cwd = event.session, event.cwd
+        elif isinstance(event, ev.SessionForked):
+            self.session = event.session
+        elif isinstance(event, ev.HeaderChanged):
+            self.header = event.header
+        elif isinstance(event, ev.NotesWritten):
+            self.notes = event
+
+        def undo() -> None:
+            if undo_surface is not None:
+                undo_surface()
+            self.session, self.cwd, self.trace, self.inbox, self.kernel, self.header, self.notes = before
+
+        return undo

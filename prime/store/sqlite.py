@@ -1,0 +1,228 @@
+"""The default store: one SQLite file per session, write-ahead log, one writer connection.
+
+Frozen by the database: triggers refuse UPDATE, DELETE and any INSERT that does not continue the sequence. Every row
+carries a digest over itself and the row before it, so a changed byte anywhere shows (``check``). This guards against
+faults and accidents; somebody who may rewrite the whole file can recompute it.
+
+Durability has two grades. With ``synchronous=NORMAL`` a commit is in the operating system's hands when it returns and
+survives the death of the process (0.01 ms); with ``FULL`` it is on the disk (0.2 ms on a quick one, up to 10 ms on a
+slow one), and so is everything committed before, because the write-ahead log is one file. The writer switches per
+commit.
+
+One writer connection and read-only readers are a rule, not a habit: SQLite before 3.51.3 can corrupt a WAL file when
+two connections write or checkpoint at the same moment, and distributions ship older ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from prime.errors import AppendRefused, CorruptLog, LogError, UnsupportedLog
+from prime.store.base import Row
+
+_SCHEMA = """
+CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, turn INTEGER, step INTEGER, type TEXT NOT NULL, body TEXT NOT NULL,
+    blobs TEXT NOT NULL, ignorable INTEGER NOT NULL, chain BLOB NOT NULL
+) STRICT;
+CREATE INDEX entries_by_type ON entries (type, seq);
+CREATE TABLE blobs (digest TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TRIGGER entries_continue BEFORE INSERT ON entries
+    WHEN NEW.seq <> (SELECT coalesce(max(seq) + 1, 0) FROM entries)
+    BEGIN SELECT raise(ABORT, 'entries are appended in sequence'); END;
+CREATE TRIGGER entries_keep BEFORE UPDATE ON entries BEGIN SELECT raise(ABORT, 'entries are frozen'); END;
+CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT raise(ABORT, 'entries are frozen'); END;
+CREATE TRIGGER blobs_keep BEFORE UPDATE ON blobs BEGIN SELECT raise(ABORT, 'blobs are frozen'); END;
+CREATE TRIGGER blobs_stay BEFORE DELETE ON blobs BEGIN SELECT raise(ABORT, 'blobs are frozen'); END;
+"""
+_APPLICATION_ID = 0x5052504C  # "PRPL": tells our files from other SQLite files
+_COLUMNS = "seq, at, turn, step, type, body, blobs, ignorable"
+_INSERT = f"INSERT INTO entries ({_COLUMNS}, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_START = b"prime-repl"
+
+
+class SqliteStore:
+    """A session's file. Use :meth:`create`, :meth:`open` or :meth:`read`."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self._path = path
+        self._durable = False
+        with self._reporting():
+            if self._pragma("application_id") != _APPLICATION_ID:
+                raise CorruptLog(f"{path} is not a session log")
+            self.format = self._pragma("user_version")
+            found = self._db.execute("SELECT seq, chain FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+        self._next = found[0] + 1 if found else 0
+        self._chain = found[1] if found else _START
+
+    @classmethod
+    def create(cls, path: Path, format: int) -> SqliteStore:
+        """Create an empty file for writing; ``format`` is the log's format version.
+
+        Raises:
+            FileExistsError: there is one.
+        """
+        path.touch(mode=0o600, exist_ok=False)
+        db = _connect(path, "rw")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.executescript(
+            f"BEGIN; PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={format};{_SCHEMA}COMMIT;"
+        )
+        db.execute("PRAGMA synchronous=NORMAL")
+        return cls(db, path)
+
+    @classmethod
+    def open(cls, path: Path, format: int) -> SqliteStore:
+        """Open for writing. The caller holds the session's lock.
+
+        Raises:
+            UnsupportedLog: the file is of a newer format than ``format``.
+            CorruptLog: it is no session log.
+        """
+        return cls._opened(path, format, "rw")
+
+    @classmethod
+    def read(cls, path: Path, format: int) -> SqliteStore:
+        """Open read-only, while another process may write. Raises as :meth:`open`."""
+        return cls._opened(path, format, "ro")
+
+    @classmethod
+    def _opened(cls, path: Path, format: int, mode: str) -> SqliteStore:
+        db = _connect(path, mode)
+        try:
+            store = cls(db, path)
+            if store.format > format:
+                raise UnsupportedLog(
+                    f"{path} has log format {store.format}, this version reads up to {format}: upgrade prime-repl"
+                )
+            if mode == "rw":
+                db.execute("PRAGMA synchronous=NORMAL")
+        except BaseException:
+            db.close()
+            raise
+        return store
+
+    def append(self, rows: Sequence[Row], blobs: Mapping[str, str], *, durable: bool) -> None:
+        """See :class:`prime.store.base.Store`."""
+        chain, stored = self._chain, []
+        for row in rows:
+            values = (*row[:6], json.dumps(dict(row.blobs)), int(row.ignorable))
+            chain = _link(chain, values)
+            stored.append((*values, chain))
+        if durable != self._durable:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blobs.items())
+            self._db.executemany(_INSERT, stored)
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.IntegrityError):
+                raise AppendRefused(str(error)) from error
+            if isinstance(error, sqlite3.Error):
+                raise LogError(f"the log could not be written ({error}); nothing was stored: {self._path}") from error
+            raise
+        self._chain = chain
+        self._next += len(stored)
+
+    def rows(self, start: int = 0, end: int | None = None, types: Sequence[str] | None = None) -> Iterator[Row]:
+        """See :class:`prime.store.base.Store`. Rows are fetched in pages, so appending meanwhile is allowed."""
+        end = end if end is not None else 2**62
+        where = f"AND type IN ({','.join('?' * len(types))})" if types is not None else ""
+        query = f"SELECT {_COLUMNS} FROM entries WHERE seq >= ? AND seq < ? {where} ORDER BY seq LIMIT 1000"
+        while True:
+            with self._reporting():
+                page = [_row(found) for found in self._db.execute(query, (start, end, *(types or ())))]
+            yield from page
+            if len(page) < 1000:
+                return
+            start = page[-1].seq + 1
+
+    def pick(self, seqs: Sequence[int]) -> dict[int, Row]:
+        """See :class:`prime.store.base.Store`."""
+        query = f"SELECT {_COLUMNS} FROM entries WHERE seq IN (SELECT value FROM json_each(?))"
+        with self._reporting():
+            return {found[0]: _row(found) for found in self._db.execute(query, (json.dumps(list(seqs)),))}
+
+    def last(self) -> Row | None:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            found = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+        return _row(found) if found else None
+
+    def blob(self, digest: str) -> str:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            found = self._db.execute("SELECT text FROM blobs WHERE digest = ?", (digest,)).fetchone()
+        if found is None:
+            raise CorruptLog(f"the value {digest[:12]} is missing from {self._path}")
+        text: str = found[0]
+        if hashlib.sha256(text.encode()).hexdigest() != digest:
+            raise CorruptLog(f"the value {digest[:12]} in {self._path} is not what was stored")
+        return text
+
+    def check(self) -> None:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            for (problem,) in self._db.execute("PRAGMA integrity_check(1)"):
+                if problem != "ok":
+                    raise CorruptLog(f"{self._path} is damaged: {problem}")
+            chain = _START
+            entries = self._db.execute(f"SELECT {_COLUMNS}, chain FROM entries ORDER BY seq")
+            for expected, (*values, stored) in enumerate(entries):
+                chain = _link(chain, values)
+                if values[0] != expected or stored != chain:
+                    raise CorruptLog(f"entry {expected} of {self._path} is not what was written", seq=expected)
+                for digest in json.loads(values[6]).values():
+                    self.blob(digest)
+
+    def close(self) -> None:
+        """See :class:`prime.store.base.Store`."""
+        self._db.close()
+
+    def _pragma(self, name: str) -> int:
+        value: int = self._db.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
+
+    def _reporting(self) -> _Reporting:
+        return _Reporting(self._path)
+
+
+class _Reporting:
+    """Turns SQLite's own complaints about a damaged file into ours."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
+            raise CorruptLog(f"{self._path} cannot be read as a session log: {error}") from error
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    if not path.is_file():
+        raise LogError(f"no session log at {path}")
+    # The host appends from its event loop's thread and reads from worker threads of tools, never at the same time
+    # as a write on the same cursor: Python's sqlite3 serialises calls on one connection.
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+    )
+
+
+def _link(chain: bytes, values: Sequence[object]) -> bytes:
+    return hashlib.sha256(chain + repr(tuple(values)).encode()).digest()
+
+
+def _row(found: tuple[object, ...]) -> Row:
+    seq, at, turn, step, type_, body, blobs, ignorable = found
+    return Row(seq, at, turn, step, type_, body, json.loads(blobs) if blobs != "{}" else {}, bool(ignorable))  # type: ignore[arg-type]

@@ -1,0 +1,188 @@
+"""The brackets of a log: turn, step, cell, dispatch. Pure.
+
+The same check runs before every append and over any stored log. A :class:`Trace` is a value; :meth:`Trace.after` gives
+the next one or refuses the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prime import events as ev
+from prime.errors import TraceError
+from prime.messages import CallPart
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is open.
+
+    Attributes:
+        turn, step: numbers of the newest turn and of the newest step in it, from 1; 0 before the first.
+        in_turn, in_step: whether they are open.
+        replied: whether the open step has its reply.
+        owed: ids of the model's calls that have no result yet, in order.
+        cell: lease of the open cell, None when no cell runs; ``call_id`` is the call it answers.
+        last_call: number of the newest dispatch of the open cell.
+        dispatches: numbers of the open dispatches.
+        created: whether the log has begun.
+    """
+
+    created: bool = False
+    turn: int = 0
+    in_turn: bool = False
+    step: int = 0
+    in_step: bool = False
+    replied: bool = False
+    owed: tuple[str, ...] = ()
+    cell: str | None = None
+    call_id: str | None = None
+    last_call: int = 0
+    dispatches: frozenset[int] = frozenset()
+
+    def after(self, event: Any) -> Trace:
+        """Return the trace after ``event``.
+
+        Raises:
+            TraceError: when the event does not belong here.
+        """
+        if self.created == isinstance(event, ev.SessionCreated):
+            raise TraceError("a log begins with session_created, and only there")
+        rule = _RULES.get(type(event))
+        return rule(self, event) if rule else self
+
+    @property
+    def numbers(self) -> tuple[int | None, int | None]:
+        """The turn and step numbers for the envelope of an event that leaves this trace behind or enters it."""
+        return (self.turn if self.in_turn else None), (self.step if self.in_step else None)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is open."""
+        return not self.in_turn and self.cell is None
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise TraceError(what)
+
+
+def _between_steps(trace: Trace, what: str) -> None:
+    _require(trace.in_turn and not trace.in_step, f"{what} belongs into a turn, between its steps")
+
+
+def _created(trace: Trace, event: ev.SessionCreated) -> Trace:
+    return replace(trace, created=True)
+
+
+def _quiet(trace: Trace, event: Any) -> Trace:
+    _require(trace.quiet, f"{event.type} while a turn or a cell is open")
+    return trace
+
+
+def _turn_started(trace: Trace, event: ev.TurnStarted) -> Trace:
+    _require(trace.quiet, "a turn starts when no turn and no cell is open")
+    return replace(trace, turn=trace.turn + 1, in_turn=True, step=0)
+
+
+def _turn_ended(trace: Trace, event: ev.TurnEnded) -> Trace:
+    _between_steps(trace, "the end of a turn")
+    return replace(trace, in_turn=False)
+
+
+def _step_started(trace: Trace, event: ev.StepStarted) -> Trace:
+    _between_steps(trace, "a step")
+    return replace(trace, step=trace.step + 1, in_step=True, replied=False)
+
+
+def _step_ended(trace: Trace, event: ev.StepEnded) -> Trace:
+    _require(trace.in_step and trace.cell is None, "a step ends when it is open and no cell runs")
+    _require(not trace.owed, "a step ends when every call has its result")
+    return replace(trace, in_step=False)
+
+
+def _said(trace: Trace, event: Any) -> Trace:
+    _between_steps(trace, event.type)
+    return trace
+
+
+def _replied(trace: Trace, event: ev.ModelReplied) -> Trace:
+    _require(trace.in_step and not trace.replied, "one reply for each step")
+    calls = tuple(part.call_id for part in event.parts if isinstance(part, CallPart))
+    _require(len(set(calls)) == len(calls), "two calls of one reply share an id")
+    _require(not (event.interrupted and calls), "an interrupted reply asks for no calls")
+    return replace(trace, replied=True, owed=calls)
+
+
+def _in_request(trace: Trace, event: Any) -> Trace:
+    _require(trace.in_step and not trace.replied, f"{event.type} outside a request")
+    return trace
+
+
+def _cell_started(trace: Trace, event: ev.CellStarted) -> Trace:
+    _require(trace.cell is None, "a cell starts while another one is open")
+    if event.call_id is None:
+        _require(not trace.in_turn, "a cell by hand while a turn is open")
+    else:
+        _require(trace.in_step and trace.owed[:1] == (event.call_id,), "a cell answers the first call that is owed")
+    return replace(trace, cell=event.cell, call_id=event.call_id, last_call=0)
+
+
+def _cell_output(trace: Trace, event: ev.CellOutput) -> Trace:
+    _require(event.late or event.cell == trace.cell, "output of a cell that is not open")
+    return trace
+
+
+def _cell_ended(trace: Trace, event: ev.CellEnded) -> Trace:
+    _require(trace.cell == event.cell and trace.call_id == event.call_id, "the end of a cell that is not open")
+    _require(not trace.dispatches, "a cell ends when every call of it has ended")
+    owed = trace.owed[1:] if event.call_id is not None else trace.owed
+    return replace(trace, cell=None, call_id=None, owed=owed)
+
+
+def _call_refused(trace: Trace, event: ev.CallRefused) -> Trace:
+    _require(trace.cell is None and trace.owed[:1] == (event.call_id,), "the refusal of a call that is not owed")
+    return replace(trace, owed=trace.owed[1:])
+
+
+def _dispatch_started(trace: Trace, event: ev.DispatchStarted) -> Trace:
+    _require(trace.cell == event.cell, "a dispatch of a cell that is not open")
+    _require(event.call > trace.last_call, "dispatches begin in the order of their numbers")
+    return replace(trace, last_call=event.call, dispatches=trace.dispatches | {event.call})
+
+
+def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
+    _require(trace.cell == event.cell and event.call in trace.dispatches, "the end of a dispatch that is not open")
+    return replace(trace, dispatches=trace.dispatches - {event.call})
+
+
+def _surface_replaced(trace: Trace, event: ev.SurfaceReplaced) -> Trace:
+    _require(not trace.in_step, "the surface is replaced between steps")
+    return trace
+
+
+_RULES: dict[type, Callable[[Trace, Any], Trace]] = {
+    ev.SessionCreated: _created,
+    ev.SessionForked: _quiet,
+    ev.SessionResumed: _quiet,
+    ev.SessionClosed: _quiet,
+    ev.TurnStarted: _turn_started,
+    ev.TurnEnded: _turn_ended,
+    ev.StepStarted: _step_started,
+    ev.StepEnded: _step_ended,
+    ev.InputClaimed: _said,
+    ev.UserSaid: _said,
+    ev.NoticeGiven: _said,
+    ev.ModelReplied: _replied,
+    ev.RequestFailed: _in_request,
+    ev.RetryScheduled: _in_request,
+    ev.CellStarted: _cell_started,
+    ev.CellOutput: _cell_output,
+    ev.CellEnded: _cell_ended,
+    ev.CallRefused: _call_refused,
+    ev.DispatchStarted: _dispatch_started,
+    ev.DispatchEnded: _dispatch_ended,
+    ev.SurfaceReplaced: _surface_replaced,
+}
