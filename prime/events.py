@@ -8,9 +8,8 @@ for a range of them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from pydantic import Field, TypeAdapter
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from prime.messages import Frozen, Header, ImagePart, Json, Message, Part, ShownPart, StopReason, Usage
 
@@ -315,40 +314,6 @@ class Ignored(Frozen):
     name: str
 
 
-Event = Annotated[
-    SessionCreated
-    | SessionForked
-    | SessionResumed
-    | SessionClosed
-    | InputQueued
-    | InputClaimed
-    | InputWithdrawn
-    | TurnStarted
-    | TurnEnded
-    | StepStarted
-    | StepEnded
-    | HeaderChanged
-    | UserSaid
-    | NoticeGiven
-    | ModelReplied
-    | RequestFailed
-    | RetryScheduled
-    | CellStarted
-    | CellOutput
-    | CellEnded
-    | CallRefused
-    | DispatchStarted
-    | DispatchEnded
-    | KernelStarted
-    | KernelLost
-    | SurfaceReplaced
-    | NotesWritten
-    | Ignored,
-    Field(discriminator="type"),
-]
-
-EVENT: TypeAdapter[Any] = TypeAdapter(Event)
-
 #: Every type that may be stored, by name.
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind
@@ -357,7 +322,8 @@ TYPES: dict[str, type[Frozen]] = {
 }
 
 
-class Entry(Frozen):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """An event in the log. ``seq`` is contiguous from 0; ``at`` is milliseconds since the epoch; ``turn`` and ``step``
     are the brackets open when it happened, counted from 1."""
 
@@ -366,4 +332,10 @@ class Entry(Frozen):
     at: int
     turn: int | None
     step: int | None
-    event: Event
+    event: Any
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the envelope with the event's fields beside it, as plain JSON values."""
+        envelope = {"session": self.session, "seq": self.seq, "at": self.at, "turn": self.turn, "step": self.step}
+        fields: dict[str, Any] = self.event.model_dump(mode="json")
+        return {**envelope, **fields}

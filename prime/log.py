@@ -227,7 +227,7 @@ def decode(row: Row, session: str, blob: Callable[[str], str]) -> ev.Entry:
             event = kind.model_validate_json(body)
         except ValidationError as error:
             raise CorruptLog(f"entry {row.seq} is not a {row.type}: {_first(error)}", seq=row.seq) from error
-    return ev.Entry.model_construct(session=session, seq=row.seq, at=row.at, turn=row.turn, step=row.step, event=event)
+    return ev.Entry(session, row.seq, row.at, row.turn, row.step, event)
 
 
 def _encode(event: Any, blobs: dict[str, str]) -> tuple[str, Mapping[str, str]]:

@@ -7,16 +7,14 @@ the next one or refuses the event.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from prime import events as ev
 from prime.errors import TraceError
 from prime.messages import CallPart
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """What is open.
 
     Attributes:
@@ -74,7 +72,7 @@ def _between_steps(trace: Trace, what: str) -> None:
 
 
 def _created(trace: Trace, event: ev.SessionCreated) -> Trace:
-    return replace(trace, created=True)
+    return trace._replace(created=True)
 
 
 def _quiet(trace: Trace, event: Any) -> Trace:
@@ -84,23 +82,23 @@ def _quiet(trace: Trace, event: Any) -> Trace:
 
 def _turn_started(trace: Trace, event: ev.TurnStarted) -> Trace:
     _require(trace.quiet, "a turn starts when no turn and no cell is open")
-    return replace(trace, turn=trace.turn + 1, in_turn=True, step=0)
+    return trace._replace(turn=trace.turn + 1, in_turn=True, step=0)
 
 
 def _turn_ended(trace: Trace, event: ev.TurnEnded) -> Trace:
     _between_steps(trace, "the end of a turn")
-    return replace(trace, in_turn=False)
+    return trace._replace(in_turn=False)
 
 
 def _step_started(trace: Trace, event: ev.StepStarted) -> Trace:
     _between_steps(trace, "a step")
-    return replace(trace, step=trace.step + 1, in_step=True, replied=False)
+    return trace._replace(step=trace.step + 1, in_step=True, replied=False)
 
 
 def _step_ended(trace: Trace, event: ev.StepEnded) -> Trace:
     _require(trace.in_step and trace.cell is None, "a step ends when it is open and no cell runs")
     _require(not trace.owed, "a step ends when every call has its result")
-    return replace(trace, in_step=False)
+    return trace._replace(in_step=False)
 
 
 def _said(trace: Trace, event: Any) -> Trace:
@@ -113,7 +111,7 @@ def _replied(trace: Trace, event: ev.ModelReplied) -> Trace:
     calls = tuple(part.call_id for part in event.parts if isinstance(part, CallPart))
     _require(len(set(calls)) == len(calls), "two calls of one reply share an id")
     _require(not (event.interrupted and calls), "an interrupted reply asks for no calls")
-    return replace(trace, replied=True, owed=calls)
+    return trace._replace(replied=True, owed=calls)
 
 
 def _in_request(trace: Trace, event: Any) -> Trace:
@@ -127,7 +125,7 @@ def _cell_started(trace: Trace, event: ev.CellStarted) -> Trace:
         _require(not trace.in_turn, "a cell by hand while a turn is open")
     else:
         _require(trace.in_step and trace.owed[:1] == (event.call_id,), "a cell answers the first call that is owed")
-    return replace(trace, cell=event.cell, call_id=event.call_id, last_call=0)
+    return trace._replace(cell=event.cell, call_id=event.call_id, last_call=0)
 
 
 def _cell_output(trace: Trace, event: ev.CellOutput) -> Trace:
@@ -139,23 +137,23 @@ def _cell_ended(trace: Trace, event: ev.CellEnded) -> Trace:
     _require(trace.cell == event.cell and trace.call_id == event.call_id, "the end of a cell that is not open")
     _require(not trace.dispatches, "a cell ends when every call of it has ended")
     owed = trace.owed[1:] if event.call_id is not None else trace.owed
-    return replace(trace, cell=None, call_id=None, owed=owed)
+    return trace._replace(cell=None, call_id=None, owed=owed)
 
 
 def _call_refused(trace: Trace, event: ev.CallRefused) -> Trace:
     _require(trace.cell is None and trace.owed[:1] == (event.call_id,), "the refusal of a call that is not owed")
-    return replace(trace, owed=trace.owed[1:])
+    return trace._replace(owed=trace.owed[1:])
 
 
 def _dispatch_started(trace: Trace, event: ev.DispatchStarted) -> Trace:
     _require(trace.cell == event.cell, "a dispatch of a cell that is not open")
     _require(event.call > trace.last_call, "dispatches begin in the order of their numbers")
-    return replace(trace, last_call=event.call, dispatches=trace.dispatches | {event.call})
+    return trace._replace(last_call=event.call, dispatches=trace.dispatches | {event.call})
 
 
 def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
     _require(trace.cell == event.cell and event.call in trace.dispatches, "the end of a dispatch that is not open")
-    return replace(trace, dispatches=trace.dispatches - {event.call})
+    return trace._replace(dispatches=trace.dispatches - {event.call})
 
 
 def _surface_replaced(trace: Trace, event: ev.SurfaceReplaced) -> Trace:

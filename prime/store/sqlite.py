@@ -111,19 +111,23 @@ class SqliteStore:
         """See :class:`prime.store.base.Store`."""
         chain, stored = self._chain, []
         for row in rows:
-            values = (*row[:6], json.dumps(dict(row.blobs)), int(row.ignorable))
+            values = (*row[:6], json.dumps(dict(row.blobs)) if row.blobs else "{}", int(row.ignorable))
             chain = _link(chain, values)
             stored.append((*values, chain))
         if durable != self._durable:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-        self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blobs.items())
-            self._db.executemany(_INSERT, stored)
-            self._db.execute("COMMIT")
+            if len(stored) == 1 and not blobs:
+                self._db.execute(_INSERT, stored[0])  # commits by itself: half the cost of a transaction around it
+            else:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blobs.items())
+                self._db.executemany(_INSERT, stored)
+                self._db.execute("COMMIT")
         except BaseException as error:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             if isinstance(error, sqlite3.IntegrityError):
                 raise AppendRefused(str(error)) from error
             if isinstance(error, sqlite3.Error):
