@@ -1,0 +1,50 @@
+"""Which tools there are. To add a built-in one: one file here and one row in :data:`BUILTIN`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from prime_kernel.wire import Binding
+
+from prime.errors import ConfigError, ToolFailed
+from prime.tools.base import Tool
+from prime.tools.signature import nearest
+
+BUILTIN: tuple[Tool, ...] = ()
+
+
+class Catalogue:
+    """The callables of one agent, ordered by target. Immutable."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """Raises:
+        ConfigError: when two tools have the same target.
+        """
+        ordered = sorted(tools, key=lambda item: item.target)
+        for one, other in itertools.pairwise(ordered):
+            if one.target == other.target:
+                raise ConfigError(f"two tools are called {one.target}; give one of them another name")
+        self._tools = {item.target: item for item in ordered}
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def get(self, target: str) -> Tool:
+        """Return the tool of that target.
+
+        Raises:
+            ToolFailed: ``unknown_tool``, naming the nearest.
+        """
+        found = self._tools.get(target)
+        if found is None:
+            close = nearest(target, list(self._tools))
+            raise ToolFailed("unknown_tool", f"there is no {target}{close or '; see help(tools) for what there is'}")
+        return found
+
+    def bindings(self) -> tuple[Binding, ...]:
+        """Return what the kernel needs to offer them, in order."""
+        return tuple(item.binding() for item in self)

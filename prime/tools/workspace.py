@@ -1,0 +1,84 @@
+"""Where tools act: the folder, the environment of commands, and which version of each file the agent has seen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from weakref import WeakValueDictionary
+
+from prime.errors import ToolFailed
+
+#: One lock per real path for the whole process, because several agents may work in one folder.
+_locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_locks_guard = threading.Lock()
+
+
+class Workspace:
+    """The part of the world an agent's tools act on.
+
+    Attributes:
+        cwd: the folder that relative paths start from, absolute.
+        environment: the whole environment of commands; the host decides what is in it, nothing is added from its own.
+    """
+
+    def __init__(self, cwd: str | os.PathLike[str], environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.cwd = Path(os.path.abspath(cwd))
+        self.environment: Mapping[str, str] = MappingProxyType(dict(environment))
+        self._seen: dict[str, str] = {}
+
+    def resolve(self, path: str) -> Path:
+        """Return the absolute path meant by ``path``: relative to ``cwd``, ``~`` expanded, symlinks left alone.
+
+        Raises:
+            ToolFailed: ``bad_path`` for a path that no file can have.
+        """
+        if not path or "\0" in path:
+            raise ToolFailed("bad_path", "the path is empty or contains a NUL character; give the path of a file")
+        try:
+            expanded = Path(path).expanduser()
+        except RuntimeError:  # "~name" of a user that does not exist is an ordinary file name, as in a shell
+            expanded = Path(path)
+        return Path(os.path.normpath(self.cwd / expanded))
+
+    def name(self, path: Path) -> str:
+        """Return the shortest text that :meth:`resolve` takes back to ``path``: relative when it is inside ``cwd``.
+
+        A file name that is not UTF-8 cannot be carried in JSON; its odd bytes show as U+FFFD.
+        """
+        shown = str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
+        return os.fsencode(shown).decode(errors="replace")
+
+    def saw(self, path: Path, digest: str) -> None:
+        """Remember that the agent has read or written the version ``digest`` of the file."""
+        self._seen[os.path.realpath(path)] = digest
+
+    def expect(self, path: Path, digest: str) -> None:
+        """Check that the version on disk is the one the agent has last seen.
+
+        Raises:
+            ToolFailed: ``unread`` when it never read the file, ``stale`` when the file changed since.
+        """
+        seen = self._seen.get(os.path.realpath(path))
+        if seen is None:
+            raise ToolFailed("unread", f"{self.name(path)} exists and was not read yet; read it first")
+        if seen != digest:
+            raise ToolFailed("stale", f"{self.name(path)} changed since it was read; read it again")
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[None]:
+        """Keep every other writer of the same file out, whichever agent or thread it belongs to."""
+        key = os.path.realpath(path)
+        with _locks_guard:
+            lock = _locks.setdefault(key, threading.Lock())
+        with lock:
+            yield
+
+
+def fingerprint(data: bytes) -> str:
+    """Return what stands for a file's content. Equal to the digest of the same bytes hashed in pieces."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
