@@ -167,8 +167,14 @@ class CellDone:
 
 Frame = Union[Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone]  # noqa: UP007 - 3.10 at run time
 
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone)}
-_NESTED: dict[str, type] = {"tuple[Binding, ...]": Binding, "tuple[Parameter, ...]": Parameter, "tuple[Name, ...]": Name}
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone)
+}
+_NESTED: dict[str, type] = {
+    "tuple[Binding, ...]": Binding,
+    "tuple[Parameter, ...]": Parameter,
+    "tuple[Name, ...]": Name,
+}
 _SCALARS: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "str": (str,),
@@ -198,7 +204,7 @@ def decode(body: bytes) -> Frame:
         WireError: when it is not a well-formed frame.
     """
     try:
-        fields = json.loads(body)
+        fields = json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise WireError(f"a frame that is not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -219,6 +225,10 @@ def length(prefix: bytes) -> int:
     if size > FRAME_LIMIT:
         raise WireError(f"a frame of {size:,} bytes is over the limit of {FRAME_LIMIT:,}")
     return size
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from prime import events as ev
 from prime.errors import TraceError
 from prime.inbox import Inbox
-from prime.messages import Header
+from prime.messages import Header, Usage
 from prime.surface import Surface
 from prime.trace import Trace
 
@@ -50,7 +50,15 @@ class Kernel:
 
 @dataclass(slots=True)
 class State:
-    """The fold of a whole log."""
+    """The fold of a whole log.
+
+    Attributes:
+        session, cwd: as the newest session_created or session_forked and the first say.
+        header: what the next request starts with, None before the first.
+        notes: the note, None before it was written.
+        usage: tokens so far, by the model's full name in the header; a fork does not count its parent's.
+        replied: the newest reply with a usage, None before the first.
+    """
 
     session: str = ""
     cwd: str = ""
@@ -59,6 +67,8 @@ class State:
     kernel: Kernel = field(default_factory=Kernel)
     header: Header | None = None
     notes: ev.NotesWritten | None = None
+    usage: dict[str, Usage] = field(default_factory=dict)
+    replied: ev.ModelReplied | None = None
     surface: Surface = field(default_factory=Surface)
 
     def apply(self, seq: int, event: Any) -> Callable[[], None]:
@@ -71,20 +81,29 @@ class State:
         if isinstance(event, ev.NotesWritten) and event.revision != (self.notes.revision if self.notes else 0) + 1:
             raise TraceError(f"notes revision {event.revision} does not follow the stored one")
         undo_surface = self.surface.apply(seq, event)
-        before = (self.session, self.cwd, self.trace, self.inbox, self.kernel, self.header, self.notes)
+        before = {name: getattr(self, name) for name in _VALUES}
         self.trace, self.inbox, self.kernel = trace, inbox, self.kernel.after(event)
         if isinstance(event, ev.SessionCreated):
             self.session, self.cwd = event.session, event.cwd
         elif isinstance(event, ev.SessionForked):
-            self.session = event.session
+            self.session, self.usage = event.session, {}
         elif isinstance(event, ev.HeaderChanged):
             self.header = event.header
         elif isinstance(event, ev.NotesWritten):
             self.notes = event
+        elif isinstance(event, ev.ModelReplied) and event.usage is not None and self.header is not None:
+            model = self.header.model
+            self.usage = {**self.usage, model: self.usage.get(model, Usage()) + event.usage}
+            self.replied = event
 
         def undo() -> None:
             if undo_surface is not None:
                 undo_surface()
-            self.session, self.cwd, self.trace, self.inbox, self.kernel, self.header, self.notes = before
+            for name, value in before.items():
+                setattr(self, name, value)
 
         return undo
+
+
+#: The fields that are replaced whole; the surface alone is changed in place.
+_VALUES = tuple(name for name in State.__dataclass_fields__ if name != "surface")

@@ -1,0 +1,210 @@
+"""The sessions of a data directory: create, open, read, list, fork, delete.
+
+A session is one folder: ``log.sqlite3``, the lock that its owning process holds for as long as it lives, and a readable
+record of that owner. Copying, sharing or deleting a session is copying or deleting its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from prime import events as ev
+from prime.errors import AppendRefused, CorruptLog, LogError, SessionBusy, SessionNotFound
+from prime.log import Log, read
+from prime.repair import closers
+from prime.store.base import Store
+from prime.store.sqlite import SqliteStore
+from prime.trace import Trace
+
+VERSION = version("prime-repl")
+
+
+class Sessions:
+    """All sessions below ``home``."""
+
+    def __init__(self, home: Path) -> None:
+        self._root = home / "sessions"
+
+    def ids(self) -> list[str]:
+        """Return the ids of all sessions, newest first (an id begins with the time of its creation)."""
+        if not self._root.is_dir():
+            return []
+        return sorted((found.name for found in self._root.glob("[!.]*") if _file(found).is_file()), reverse=True)
+
+    def resolve(self, name: str) -> str:
+        """Return the id that ``name`` means: an id, the unique start of one, or ``last``.
+
+        Raises:
+            SessionNotFound: none, or more than one; names the nearest.
+        """
+        ids = self.ids()
+        if name == "last" and ids:
+            return ids[0]
+        found = [name] if name in ids else [each for each in ids if name and each.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise SessionNotFound(f"{name!r} begins several sessions: {', '.join(found[:5])}; write more of the id")
+        near = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids[:3]
+        hint = f"the nearest: {', '.join(near)}" if near else "there are none yet"
+        raise SessionNotFound(f"no session {name!r}; {hint}")
+
+    @contextlib.contextmanager
+    def create(self, cwd: Path) -> Iterator[Log]:
+        """Create a session, hold its lock, and close it at the end."""
+        session = _new_id()
+        with self._draft(session) as store, Log(store) as log:
+            created = ev.SessionCreated(session=session, cwd=str(cwd.resolve()), version=VERSION)
+            log.append(created, durable=True)
+        with self._owned(session) as log:
+            yield log
+
+    @contextlib.contextmanager
+    def open(self, session: str) -> Iterator[Log]:
+        """Open a session for writing: hold its lock, repair what a dead process left open, and close it at the end.
+
+        Raises:
+            SessionBusy: another process holds it.
+            CorruptLog, UnsupportedLog: it cannot be read whole; nothing was written.
+        """
+        with self._owned(session) as log:
+            mend(log)
+            log.append(ev.SessionResumed(version=VERSION), durable=True)
+            yield log
+
+    @contextlib.contextmanager
+    def read(self, session: str) -> Iterator[Store]:
+        """Open a session's store read-only, whoever writes to it."""
+        store = SqliteStore.read(_file(self.folder(session)), ev.FORMAT)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def fork(self, parent: str, boundary: int | None = None) -> str:
+        """Copy a session's entries up to and including seq ``boundary`` (by default all) into a new session.
+
+        Pending inputs and the kernel of the parent are not inherited.
+
+        Raises:
+            LogError: the boundary lies inside an open turn or cell, or beyond the end.
+        """
+        session = _new_id()
+        with self.read(parent) as source:
+            last = source.last()
+            end = last.seq if last else -1
+            boundary = end if boundary is None else boundary
+            if not 0 <= boundary <= end:
+                raise LogError(f"{parent} has entries 0 to {end}; a fork cannot end at {boundary}")
+            _check_boundary(source, parent, boundary)
+            with self._draft(session) as store:
+                for row in source.rows(0, boundary + 1):
+                    store.append([row], {digest: source.blob(digest) for digest in row.blobs.values()}, durable=False)
+                with Log(store) as log:
+                    log.append(ev.SessionForked(session=session, parent=parent, version=VERSION), durable=True)
+        return session
+
+    def delete(self, session: str) -> None:
+        """Delete a session's folder.
+
+        Raises:
+            SessionBusy: a process holds it.
+        """
+        with self._locked(session):
+            shutil.rmtree(self.folder(session))
+
+    def folder(self, session: str) -> Path:
+        """Return a session's folder."""
+        return self._root / session
+
+    @contextlib.contextmanager
+    def _draft(self, session: str) -> Iterator[Store]:
+        """Give a new store whose folder takes its place when it is complete: half a session is never seen."""
+        draft = self._root / f".{session}"
+        draft.mkdir(mode=0o700, parents=True)
+        store = SqliteStore.create(_file(draft), ev.FORMAT)
+        try:
+            yield store
+        except BaseException:
+            store.close()
+            shutil.rmtree(draft)
+            raise
+        store.close()
+        draft.rename(self.folder(session))
+
+    @contextlib.contextmanager
+    def _owned(self, session: str) -> Iterator[Log]:
+        with self._locked(session):
+            store = SqliteStore.open(_file(self.folder(session)), ev.FORMAT)
+            try:
+                with Log(store) as log:
+                    yield log
+                    if log.state.trace.quiet:
+                        log.append(ev.SessionClosed(), durable=True)
+            finally:
+                store.close()
+
+    @contextlib.contextmanager
+    def _locked(self, session: str) -> Iterator[None]:
+        folder = self.folder(session)
+        if not folder.is_dir():
+            raise SessionNotFound(f"no session {session!r}")
+        record = folder / "owner.json"
+        lock = FileLock(folder / "lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            owner = record.read_text() if record.is_file() else ""
+            pid = json.loads(owner)["pid"] if owner else "unknown"
+            raise SessionBusy(
+                f"session {session} is open in process {pid}; end it or fork the session", owner
+            ) from None
+        try:
+            record.write_text(json.dumps({"pid": os.getpid(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}))
+            yield
+        finally:
+            record.unlink(missing_ok=True)
+            lock.release()
+
+
+def mend(log: Log) -> None:
+    """Close every bracket that a dead process left open. Deterministic and idempotent: the entries bear the time of the
+    last real one."""
+    kernel = log.state.kernel
+    events = closers(log.state.trace, kernel.generation if kernel.alive else None)
+    if kernel.alive:
+        lost = ev.KernelLost(generation=kernel.generation, reason="the process that ran it is gone")
+        events = (*events, lost)
+    if events:
+        (last,) = log.entries(len(log) - 1)
+        log.append(*events, durable=True, at=last.at)
+
+
+def _check_boundary(source: Store, parent: str, boundary: int) -> None:
+    trace = Trace()
+    try:
+        for entry in read(source, 0, boundary + 1):
+            trace = trace.after(entry.event)
+    except AppendRefused as error:
+        raise CorruptLog(f"the log of {parent} is damaged: {error}") from error
+    if not trace.quiet:
+        raise LogError(f"entry {boundary} of {parent} lies inside an open turn; fork at the end of a turn")
+
+
+def _new_id() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def _file(folder: Path) -> Path:
+    return folder / "log.sqlite3"
