@@ -14,6 +14,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -203,7 +204,8 @@ def _check_boundary(source: Store, parent: str, boundary: int) -> None:
 
 
 def _new_id() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    now = datetime.now()
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}{secrets.token_hex(2)}"
 
 
 def _file(folder: Path) -> Path:
