@@ -1,0 +1,63 @@
+"""``tools.edit``: exact text in a file replaced by other text."""
+
+from __future__ import annotations
+
+import difflib
+
+from prime.errors import ToolFailed
+from prime.tools.base import tool
+from prime.tools.files import existing_file, failures, replace, unified
+from prime.tools.text import decode, occurrences, replaced, unix
+from prime.tools.workspace import Workspace, fingerprint
+from prime.tools.write import Written, for_human, for_model
+
+#: Lines among which the nearest to a missing text is looked for.
+_SEARCHED = 20_000
+
+
+@tool(for_model=for_model, for_human=for_human)
+def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool = False) -> Written:
+    """Replace the exact text `old` in a file by `new`.
+
+    `old` must occur once, or `replace_all` be true; newline style does not matter for finding it. The file must have
+    been read before and not have changed since. Everything else in the file stays as it is, byte for byte.
+    """
+    if not old:
+        raise ToolFailed("bad_arguments", "old is empty; give the text to replace, or use write for a whole file")
+    if unix(old) == unix(new):
+        raise ToolFailed("no_change", "old and new are the same text")
+    target = existing_file(workspace, path)
+    name = workspace.name(target)
+    with workspace.writing(target), failures(name):
+        before = target.read_bytes()
+        file = decode(before, name)
+        workspace.expect(target, fingerprint(before))
+        found = occurrences(unix(file.raw), unix(old))
+        if not found.starts:
+            raise ToolFailed("no_match", f"the text to replace does not occur in {name}{_nearest(found.text, old)}")
+        if len(found.starts) > 1 and not replace_all:
+            lines = ", ".join(str(line) for line in found.lines()[:10])
+            wanted = "take in more lines around it to make it unique, or pass replace_all=True"
+            where = f"{len(found.starts)} times in {name} (lines {lines})"
+            raise ToolFailed("many_matches", f"the text to replace occurs {where}; {wanted}")
+        raw = replaced(file.raw, found.starts, found.length, unix(new).replace("\n", file.newline))
+        data = file.encode(raw, name)
+        replace(target, data)
+        workspace.saw(target, fingerprint(data))
+    return Written(path=name, operation="update", diff=unified(found.text, unix(raw), name), replaced=len(found.starts))
+
+
+def _nearest(text: str, old: str) -> str:
+    """Return where the first telling line of ``old`` has its nearest relative, in words."""
+    wanted = next((line for line in unix(old).split("\n") if line.strip()), "")
+    lines = text.split("\n")[:_SEARCHED]
+    if wanted in lines:
+        return f"; its first line is line {lines.index(wanted) + 1}, what follows differs"
+    stripped = [line.strip() for line in lines]
+    if wanted.strip() in stripped and wanted.strip():
+        return f"; line {stripped.index(wanted.strip()) + 1} differs from it in white space only"
+    close = difflib.get_close_matches(wanted.strip(), set(stripped), n=1)
+    if not close:
+        return "; read the file again"
+    number = stripped.index(close[0]) + 1
+    return f"; the nearest is line {number}: {lines[number - 1].strip()!r:.120}"
