@@ -132,7 +132,8 @@ class Tool(Generic[P, R]):
     def for_human(self, arguments: dict[str, Any], value: Any) -> str:
         """Return one line for a person who follows along."""
         default = functools.partial(_line, self.target)
-        return _projected(self.human_view or default, default, arguments, value)
+        text = _projected(self.human_view or default, default, arguments, value)
+        return text.replace("\n", "\u21b5")  # a file name may contain one
 
     def images(self, value: Any) -> tuple[ImagePart, ...]:
         """Return the picture that a value of the shape ``{media_type: "image/...", image: BASE64, ...}`` is."""

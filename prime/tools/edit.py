@@ -32,19 +32,21 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
         before = target.read_bytes()
         file = decode(before, name)
         workspace.expect(target, fingerprint(before))
-        found = occurrences(unix(file.raw), unix(old))
-        if not found.starts:
-            raise ToolFailed("no_match", f"the text to replace does not occur in {name}{_nearest(found.text, old)}")
-        if len(found.starts) > 1 and not replace_all:
-            lines = ", ".join(str(line) for line in found.lines()[:10])
+        text, piece = unix(file.raw), unix(old)
+        # where two places overlap, it would be a guess which of them is meant
+        starts = occurrences(text, piece, overlapping=not replace_all)
+        if not starts:
+            raise ToolFailed("no_match", f"the text to replace does not occur in {name}{_nearest(text, old)}")
+        if len(starts) > 1 and not replace_all:
+            lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:10])
             wanted = "take in more lines around it to make it unique, or pass replace_all=True"
-            where = f"{len(found.starts)} times in {name} (lines {lines})"
+            where = f"{len(starts)} times in {name} (lines {lines})"
             raise ToolFailed("many_matches", f"the text to replace occurs {where}; {wanted}")
-        raw = replaced(file.raw, found.starts, found.length, unix(new).replace("\n", file.newline))
+        raw = replaced(file.raw, starts, len(piece), unix(new).replace("\n", file.newline))
         data = file.encode(raw, name)
         replace(target, data)
         workspace.saw(target, fingerprint(data))
-    return Written(path=name, operation="update", diff=unified(found.text, unix(raw), name), replaced=len(found.starts))
+    return Written(path=name, operation="update", diff=unified(text, unix(raw), name), replaced=len(starts))
 
 
 def _nearest(text: str, old: str) -> str:

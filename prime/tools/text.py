@@ -110,27 +110,10 @@ def decode(data: bytes, name: str) -> Text:
     raise ToolFailed("encoding", f"{name} has bytes outside its encoding (likely {found}); change it with a program")
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where a piece of text occurs, as offsets into the text with ``\\n`` newlines."""
-
-    text: str
-    starts: tuple[int, ...]
-    length: int
-
-    def lines(self) -> list[int]:
-        """Return the 1-based line of each place."""
-        return [self.text.count("\n", 0, start) + 1 for start in self.starts]
-
-
-def occurrences(text: str, piece: str) -> Places:
-    """Return where ``piece`` (not empty) occurs without overlap; a place that only overlaps another counts too when it
-    makes a single match ambiguous."""
-    starts = [match.start() for match in re.finditer(re.escape(piece), text)]
-    if len(starts) == 1:
-        overlapping = text.find(piece, starts[0] + 1)
-        starts += [overlapping] if overlapping >= 0 else []
-    return Places(text, tuple(starts), len(piece))
+def occurrences(text: str, piece: str, *, overlapping: bool = False) -> list[int]:
+    """Return the offsets of ``piece`` (not empty) in ``text``."""
+    pattern = f"(?={re.escape(piece)})" if overlapping else re.escape(piece)
+    return [match.start() for match in re.finditer(pattern, text)]
 
 
 def replaced(raw: str, starts: Sequence[int], length: int, new: str) -> str:
