@@ -48,6 +48,14 @@ class Kernel:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A reply that reported its usage."""
+
+    seq: int
+    usage: Usage
+
+
 @dataclass(slots=True)
 class State:
     """The fold of a whole log.
@@ -57,7 +65,7 @@ class State:
         header: what the next request starts with, None before the first.
         notes: the note, None before it was written.
         usage: tokens so far, by the model's full name in the header; a fork does not count its parent's.
-        replied: the newest reply with a usage, None before the first.
+        replied: where the newest reply with a usage stands, None before the first.
     """
 
     session: str = ""
@@ -68,7 +76,7 @@ class State:
     header: Header | None = None
     notes: ev.NotesWritten | None = None
     usage: dict[str, Usage] = field(default_factory=dict)
-    replied: ev.ModelReplied | None = None
+    replied: Replied | None = None
     surface: Surface = field(default_factory=Surface)
 
     def apply(self, seq: int, event: Any) -> Callable[[], None]:
@@ -94,7 +102,7 @@ class State:
         elif isinstance(event, ev.ModelReplied) and event.usage is not None and self.header is not None:
             model = self.header.model
             self.usage = {**self.usage, model: self.usage.get(model, Usage()) + event.usage}
-            self.replied = event
+            self.replied = Replied(seq, event.usage)
 
         def undo() -> None:
             if undo_surface is not None:

@@ -1,0 +1,159 @@
+"""One cell, from its code to its result in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prime import events as ev
+from prime import shown
+from prime.caps import Limits
+from prime.dispatch import CellCalls
+from prime.errors import KernelStartFailed
+from prime.log import Log
+from prime.messages import ImagePart, ShownPart, thaw
+from prime.repl.signals import CallCancelled, Ended, Failed, HostCall, Lost, Output, Repl, Started
+from prime.tools.catalogue import Catalogue
+from prime.tools.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Runs cells of one session in its kernel.
+
+    ``context_line`` gives the line that ends a result shown to the model.
+    """
+
+    log: Log
+    repl: Repl
+    catalogue: Catalogue
+    workspace: Workspace
+    limits: Limits
+    context_line: Callable[[], str]
+
+    async def run(self, code: str, call_id: str | None, cancel: asyncio.Event) -> ev.CellEnded:
+        """Run a cell and return its result, which is in the log. ``call_id`` is None for a cell run by hand.
+
+        When ``cancel`` is set the cell is interrupted, and its result says what came of that.
+        """
+        # the place in the log makes the lease unique in the session, also after a restart
+        cell = f"{self.log.session}.{len(self.log)}"
+        line = self.context_line() if call_id is not None else ""
+        (started,) = self.log.append(ev.CellStarted(cell=cell, call_id=call_id, code=code), durable=True)
+        run = _Run(self, started.seq, cell)
+        stopper = asyncio.create_task(run.stop_on(cancel))
+        try:
+            ended = await run.follow(code)
+        except BaseException:
+            await self.repl.interrupt()
+            raise
+        finally:
+            stopper.cancel()
+        await run.calls.close(stop=True)
+        return self._ended(run, ended, call_id, line)
+
+    def _ended(self, run: _Run, ended: Ended, call_id: str | None, line: str) -> ev.CellEnded:
+        error = ended.error
+        (entry,) = self.log.append(
+            ev.CellEnded(
+                cell=run.cell,
+                call_id=call_id,
+                status=ended.status,
+                generation=ended.generation,
+                shown=self._shown(run, ended, line),
+                error=ev.CellError(name=error.name, message=error.message, traceback=error.traceback)
+                if error
+                else None,
+                set={name.name: name.type for name in ended.set},
+                removed=ended.removed,
+                calls=run.calls.count,
+                dropped=ended.dropped,
+                duration_s=ended.duration_s,
+            ),
+            durable=True,
+        )
+        result: ev.CellEnded = entry.event
+        return result
+
+    def _shown(self, run: _Run, ended: Ended, line: str) -> tuple[ShownPart, ...]:
+        kernel = self.log.state.kernel
+        lost = ended.generation is not None and kernel.ran not in (0, ended.generation)
+        before = shown.loss_notice(kernel.names) if lost else ""
+        after = "\n".join(filter(None, (shown.outcome(ended, run.calls.count > 0), line)))
+        return run.shown.finish(before, after, len(self.log))
+
+
+class _Run:
+    """The state of one running cell."""
+
+    def __init__(self, cells: Cells, start: int, cell: str) -> None:
+        self._cells = cells
+        self._start = start
+        self.cell = cell
+        self.calls = CellCalls(cell, cells.log, cells.catalogue, cells.workspace, cells.repl.answer)
+        self.shown = shown.Shown(cells.limits.visible_output_bytes)
+
+    async def stop_on(self, cancel: asyncio.Event) -> None:
+        await cancel.wait()
+        await asyncio.gather(self.calls.close(stop=True), self._cells.repl.interrupt())
+
+    async def follow(self, code: str) -> Ended:
+        log, ended = self._cells.log, None
+        try:
+            async for signal in self._cells.repl.run(code, cell=self.cell, timeout_s=self._cells.limits.cell_timeout_s):
+                match signal:
+                    case Output():
+                        self._output(signal)
+                    case HostCall():
+                        self.calls.submit(signal)
+                    case CallCancelled():
+                        self.calls.cancel(signal.call)
+                    case Started():
+                        log.append(_kernel_started(signal))
+                    case Lost():
+                        log.append(ev.KernelLost(generation=signal.generation, reason=signal.reason))
+                    case Ended():
+                        ended = signal
+        except KernelStartFailed as error:
+            failed = Failed("KernelStartFailed", str(error), f"The kernel could not be started: {error}")
+            return Ended("died", None, failed, (), (), (), 0, 0.0)
+        assert ended is not None, "the last signal of a cell is its end"
+        return ended
+
+    def _output(self, output: Output) -> None:
+        rendering = self._rendering(output.call) if output.call is not None else None
+        text = output.text if rendering is None else rendering
+        image = None
+        if output.image is not None:
+            image = ImagePart(media_type=output.image.media_type, data=output.image.data)
+        self._cells.log.append(
+            ev.CellOutput(cell=self.cell, stream=output.stream, text=text, image=image, late=output.late)
+        )
+        if not output.late:
+            self.shown.add(output, rendering)
+
+    def _rendering(self, call: int) -> str | None:
+        """Return the tool's own form of a completion that is the untouched value of ``call``."""
+        self.calls.commit()
+        target, arguments = "", None
+        for entry in self._cells.log.entries(self._start, types=("dispatch_started", "dispatch_ended")):
+            if entry.event.call != call:
+                continue
+            if isinstance(entry.event, ev.DispatchStarted):
+                target, arguments = entry.event.target, thaw(entry.event.arguments)
+            elif arguments is not None and entry.event.error is None:
+                return self._cells.catalogue.get(target).for_model(arguments, thaw(entry.event.value))
+        return None  # its end waits in the log for an earlier call that still runs: the plain form will do
+
+
+def _kernel_started(started: Started) -> ev.KernelStarted:
+    return ev.KernelStarted(
+        generation=started.generation,
+        pid=started.pid,
+        executable=started.executable,
+        python=started.python,
+        ipython=started.ipython,
+        ipykernel=started.ipykernel,
+        interrupts=started.interrupts,
+    )

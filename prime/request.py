@@ -1,0 +1,107 @@
+"""One model request with its retries. Nothing is retried silently: every failure and every wait is in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from prime import events as ev
+from prime.errors import ProviderError
+from prime.log import Log
+from prime.messages import Delta, Reply, Request
+from prime.providers.base import Provider
+
+#: Tries after the first, and seconds of the shortest and the longest wait of ours (design: log, "Turn and step").
+RETRIES, MIN_WAIT_S, MAX_WAIT_S = 5, 0.5, 10.0
+#: Longest wait that a provider may ask for; a longer one ends the turn, with its words.
+MAX_RETRY_AFTER_S = 120.0
+
+_backoff = wait_exponential_jitter(initial=MIN_WAIT_S, max=MAX_WAIT_S, jitter=MIN_WAIT_S / 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The request was cancelled; ``text`` is what had been said until then."""
+
+    text: str
+
+
+async def send(
+    provider: Provider, request: Request, log: Log, live: Callable[[Delta], None], cancel: asyncio.Event
+) -> Reply | Interrupted:
+    """Send ``request`` and return its reply, or what there was of it when ``cancel`` was set.
+
+    Raises:
+        ProviderError: it failed for good; each attempt is in the log.
+    """
+    stopped = asyncio.create_task(cancel.wait())
+
+    async def attempt() -> Reply | Interrupted:
+        said: list[str] = []
+
+        def hear(delta: Delta) -> None:
+            if delta.kind == "text":
+                said.append(delta.text)
+            live(delta)
+
+        if stopped.done():
+            return Interrupted("")
+        reply = asyncio.create_task(provider.reply(request, hear))
+        try:
+            await asyncio.wait({reply, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if reply.done():
+                return reply.result()
+            return Interrupted("".join(said))
+        finally:
+            reply.cancel()
+            await asyncio.wait({reply})
+
+    async def pause(seconds: float) -> None:
+        await asyncio.wait({stopped}, timeout=seconds)
+
+    def failed(state: RetryCallState) -> None:
+        log.append(_failed(state))
+
+    def scheduled(state: RetryCallState) -> None:
+        log.append(_scheduled(state), durable=True)
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(_again),
+        stop=stop_after_attempt(1 + RETRIES),
+        wait=_wait,
+        after=failed,
+        before_sleep=scheduled,
+        sleep=pause,
+        reraise=True,
+    )
+    try:
+        return await retrying(attempt)
+    finally:
+        stopped.cancel()
+
+
+def _again(error: BaseException) -> bool:
+    return isinstance(error, ProviderError) and error.retryable and (error.retry_after_s or 0) <= MAX_RETRY_AFTER_S
+
+
+def _wait(state: RetryCallState) -> float:
+    error = _error(state)
+    return error.retry_after_s if error.retry_after_s is not None else _backoff(state)
+
+
+def _failed(state: RetryCallState) -> ev.RequestFailed:
+    error = _error(state)
+    return ev.RequestFailed(attempt=state.attempt_number, code=error.code, message=str(error), status=error.status)
+
+
+def _scheduled(state: RetryCallState) -> ev.RetryScheduled:
+    return ev.RetryScheduled(attempt=state.attempt_number + 1, delay_s=float(state.upcoming_sleep))
+
+
+def _error(state: RetryCallState) -> ProviderError:
+    error = state.outcome.exception() if state.outcome is not None else None
+    assert isinstance(error, ProviderError)
+    return error

@@ -1,0 +1,133 @@
+"""What the model sees of a cell: bounded, head and tail, with a signpost to the rest. Pure.
+
+The whole output is in the log; this is a view. Errors are never cut for the sake of output: they come after it, within
+a bound of their own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from prime.messages import ImagePart, ShownPart, TextPart
+from prime.repl.signals import Ended, Output
+
+#: Images of one cell that the model sees; more are named.
+MAX_IMAGES = 8
+#: Names listed in a notice of loss.
+MAX_NAMES = 40
+
+
+class Shown:
+    """Collects a cell's output in a bounded amount of memory: at most twice ``limit`` bytes of text.
+
+    ``limit`` is the setting ``visible_output_bytes`` that the system prompt states.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._head: list[bytes] = []
+        self._head_bytes = 0
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
+        self._total = 0
+        self._ends_line = True
+        self._images: list[ImagePart] = []
+        self._more_images = 0
+
+    def add(self, output: Output, rendering: str | None = None) -> None:
+        """Take in a piece of output; ``rendering`` stands in for its text."""
+        text = output.text if rendering is None else rendering
+        if output.stream in ("result", "display") and not self._ends_line:
+            text = "\n" + text
+        if output.image is not None:
+            if len(self._images) < MAX_IMAGES:
+                self._images.append(ImagePart(media_type=output.image.media_type, data=output.image.data))
+                text += f"\n[image {len(self._images)}: {output.image.media_type}]\n"
+            else:
+                self._more_images += 1
+        if text:
+            self._push(text.encode(errors="replace"))
+            self._ends_line = text.endswith("\n")
+
+    def finish(self, before: str, after: str, seq: int) -> tuple[ShownPart, ...]:
+        """Return the parts: ``before``, the output cut to what the limit leaves, ``after``, then the images.
+
+        ``seq`` is where the cell's result will stand in the log, for the signpost.
+        """
+        if self._more_images:
+            after = f"[{self._more_images} more images are not shown]\n{after}"
+        room = max(self._limit - len(before.encode()) - len(after.encode()), 400)
+        body = self._body(room, seq)
+        text = "".join(_line(piece) for piece in (before, body, after)).removesuffix("\n")
+        return (TextPart(text=text), *self._images)
+
+    def _push(self, data: bytes) -> None:
+        self._total += len(data)
+        if (room := self._limit - self._head_bytes) > 0:
+            self._head.append(data[:room])
+            self._head_bytes += len(data[:room])
+            data = data[room:]
+        if not data:
+            return
+        self._tail.append(data[-self._limit :])
+        self._tail_bytes += len(self._tail[-1])
+        while self._tail_bytes - len(self._tail[0]) >= self._limit:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def _body(self, room: int, seq: int) -> str:
+        head, tail = b"".join(self._head), b"".join(self._tail)
+        if self._total <= room:
+            return (head + tail).decode()
+        marker = (
+            f"[... {self._total:,} bytes in all, the middle is not shown: "
+            f'`await history.expand(seq={seq})` returns the whole, lines="1-200" or grep="..." a part ...]'
+        )
+        half = max((room - len(marker) - 2) // 2, 0)
+        rest = (head + tail)[-half:] if len(tail) < half else tail[-half:]
+        start, end = head[:half].decode(errors="ignore"), rest.decode(errors="ignore")
+        return f"{start}\n{marker}\n{end}"
+
+
+def outcome(ended: Ended, called: bool) -> str:
+    """Return the words that say how a cell ended, empty when it simply ran."""
+    error, seconds = ended.error, f"{ended.duration_s:.1f} s"
+    lines = []
+    if ended.dropped:
+        lines.append(f"[{ended.dropped:,} more bytes of output were dropped: over the limit of a cell]")
+    match ended.status:
+        case "ok":
+            pass
+        case "error" | "refused":
+            lines.append(error.traceback or f"{error.name}: {error.message}" if error else "the cell failed")
+        case "interrupted":
+            lines.append(f"[interrupted after {seconds}; what the cell did until then stands, names are kept]")
+        case "timeout":
+            lines.append(f"[stopped at its time limit after {seconds}; what it did until then stands, names are kept]")
+        case "killed":
+            lines.append(f"[did not stop when interrupted: the kernel was killed after {seconds}; all names are gone]")
+        case "died":
+            lines.append(f"[the kernel died after {seconds}: {error.message if error else 'no reason known'}]")
+    if called and ended.status in ("interrupted", "timeout", "killed", "died"):
+        lines.append("[calls of this cell may have had effects: check before repeating them]")
+    lines += [f"[not awaited] {line}" for line in ended.unawaited]
+    return "\n".join(lines)
+
+
+def loss_notice(names: tuple[tuple[str, str], ...]) -> str:
+    """Return the notice that the namespace of earlier cells is gone."""
+    listed = ", ".join(name for name, _ in names[:MAX_NAMES])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    gone = f" Gone: {listed}{more}." if listed else ""
+    return (
+        f"[the kernel was restarted before this cell: names of earlier cells no longer exist.{gone} "
+        "Files and notes are as they were.]"
+    )
+
+
+def context_line(used: int, window: int | None) -> str:
+    """Return the line that ends every result: tokens used before the cell, of the model's window when it is known."""
+    return f"[context: {used:,} of {window:,} tokens]" if window else f"[context: {used:,} tokens]"
+
+
+def _line(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
