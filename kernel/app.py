@@ -1,0 +1,97 @@
+"""The kernel process: ipykernel's application with our shell, our interrupts and the bridge."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import IPython
+from ipykernel._version import __version__ as ipykernel_version
+from ipykernel.kernelapp import IPKernelApp
+from traitlets import Type
+from traitlets.config import Config
+
+from .bridge import Bridge, end_process
+from .cell import Cells
+from .interrupt import InterruptibleKernel, policy
+from .shell import CellCompiler, Shell
+from .threads import inherit_context
+from .wire import PROTOCOL, Hello, Ready, Setup, WireError
+
+_CONFIG = {
+    "IPKernelApp": {"outstream_class": f"{__package__}.streams.CappedStream"},
+    # no sqlite: the default history file costs 5-13 ms a cell; the lists in memory stay
+    "HistoryManager": {"enabled": False},
+    "InteractiveShell": {"cache_size": 0, "colors": "nocolor"},
+}
+
+_NO_INPUT = "nobody can answer {name}() here; put the value in the code, or end the cell and ask in your reply"
+
+
+class Kernel(InterruptibleKernel):
+    """An IPython kernel whose cells run under leases."""
+
+    shell_class = Type(Shell)
+    compiler_class = Type(CellCompiler)  # type: ignore[assignment]
+    #: ipykernel sleeps 0.5 ms a cell for clients that do not wait for the idle message; ours does.
+    _execute_sleep = 0.0
+    cells: Cells | None = None
+
+    async def do_execute(self, code: str, silent: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        execute = super().do_execute
+        if self.cells is None:
+            raise RuntimeError("a cell before the host's set-up")
+        cell = self.get_parent("shell")["header"]["msg_id"]
+        return await self.cells.run(cell, code, lambda: execute(code, silent, *args, **kwargs))
+
+    def raw_input(self, prompt: str = "") -> NoReturn:
+        raise RuntimeError(_NO_INPUT.format(name="input"))
+
+    def getpass(self, prompt: str = "", stream: Any = None, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(_NO_INPUT.format(name="getpass"))
+
+
+class App(IPKernelApp):
+    """The application of one kernel process."""
+
+    kernel_class = Type(Kernel)
+
+    def init_signal(self) -> None:
+        if not policy.install():
+            super().init_signal()
+
+    def init_iopub(self, context: Any) -> None:
+        # a full queue would lose the messages that end a cell; what a cell may publish is capped anyway
+        context.sndhwm = 0
+        super().init_iopub(context)
+
+
+def main(argv: Sequence[str], path: str, token: str) -> None:
+    """Run the kernel until the host ends it.
+
+    Args:
+        argv: ipykernel's arguments, ``-f CONNECTION_FILE``.
+        path: the host's Unix socket.
+        token: proves to the host that it started this process.
+
+    Raises:
+        WireError: the host does not answer with its set-up.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(path)
+    bridge = Bridge(connection, end_process)
+    bridge.send(Hello(PROTOCOL, token, os.getpid(), platform.python_version(), IPython.__version__, ipykernel_version))
+    app = App.instance(config=Config(_CONFIG))
+    app.initialize(list(argv))
+    os.environ.pop("JPY_PARENT_PID", None)
+    received = bridge.receive()
+    if received is None or not isinstance(received[0], Setup):
+        raise WireError("the host did not answer with its set-up")
+    inherit_context()
+    app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
+    bridge.start()
+    bridge.send(Ready(policy.name))
+    app.start()

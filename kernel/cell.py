@@ -1,0 +1,109 @@
+"""A cell's life in the kernel: checked, run under a lease, drained, reported."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from . import failure, lease, source
+from .bridge import Bridge, ToolCallError
+from .interrupt import policy
+from .lease import Lease
+from .names import Names
+from .proxies import namespaces
+from .shell import Shell
+from .wire import CellDone, Setup
+
+#: Failures of calls that were never looked at, reported one line each.
+_UNAWAITED = 20
+
+
+class Cells:
+    """Runs the cells of one kernel process."""
+
+    def __init__(self, shell: Shell, bridge: Bridge, setup: Setup) -> None:
+        self._shell = shell
+        self._bridge = bridge
+        self._setup = setup
+        self._namespaces = namespaces(setup.bindings, bridge)
+        self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
+        self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
+        shell.bridge = bridge
+        shell.user_ns_hidden.update(self._extras)
+        shell.user_ns_hidden.update(self._namespaces)
+        shell.user_ns.update(self._extras)
+        self._install()
+        # IPython's advice after sys.exit() is wrong here
+        warnings.filterwarnings("ignore", message="To exit: use")
+
+    async def run(self, cell: str, code: str, execute: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """Run the cell with the lease ``cell`` and return its Jupyter reply. ``execute`` runs the code."""
+        shell = self._shell
+        shell.begin_cell()
+        self._install()
+        refused = self._objection(code)
+        if refused is not None:
+            self._bridge.send(CellDone(cell, refused, (), (), (), 0))
+            return self._reply("error", ename="Refused", evalue=refused, traceback=[refused])
+        held = Lease(cell, self._setup.max_calls, self._setup.output_limit)
+        before = Names(shell.user_ns, shell.user_ns_hidden, self._own)
+        policy.begin_cell()
+        lease.begin(held)
+        try:
+            reply = await execute()
+        except Exception as error:
+            reply = self._reply("error", ename=type(error).__name__, evalue="", traceback=[])
+        if shell.failed is not None and reply["status"] == "error":
+            reply["ename"] = type(shell.failed).__name__
+            reply["evalue"] = failure.message(shell.failed)
+            reply["traceback"] = shell._last_traceback
+        await self._drain(held)
+        bound, removed = before.difference(shell.user_ns)
+        unawaited = tuple(
+            f"{call._target}: {call._error.code}: {call._error.message}"[:500]
+            for call in held.failures
+            if not call._seen and call._error is not None
+        )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._bridge.send(CellDone(cell, None, bound, removed, unawaited[:_UNAWAITED], held.meter.dropped))
+        return reply
+
+    def _install(self) -> None:
+        self._shell.user_ns.update(self._namespaces)
+
+    def _objection(self, code: str) -> str | None:
+        try:
+            transformed = self._shell.transform_cell(code)
+        except SyntaxError as error:
+            return source.syntax_objection(error)
+        except Exception as error:
+            return f"this cell cannot be read ({type(error).__name__}: {failure.message(error)}); nothing ran"
+        return source.objection(transformed, self._namespaces, self._shell.compile.flags)
+
+    def _reply(self, status: str, **fields: Any) -> dict[str, Any]:
+        count = self._shell.execution_count
+        return {"status": status, "execution_count": count, "user_expressions": {}, "payload": [], **fields}
+
+    async def _drain(self, held: Lease) -> None:
+        """Wait until every accepted call of the cell has settled and end its lease. An interrupt gives the rest up."""
+        loop = asyncio.get_running_loop()
+        wake = asyncio.Event()
+        stopped = False
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            loop.call_soon_threadsafe(wake.set)
+
+        held.on_quiet = lambda: loop.call_soon_threadsafe(wake.set)  # type: ignore[assignment]
+        with policy.draining(stop):
+            while not stopped:
+                wake.clear()
+                if held.end():
+                    return
+                await wake.wait()
+            self._bridge.abandon(held)

@@ -1,0 +1,91 @@
+"""Values as bounded plain text. No display method of the user's decides whether a cell succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from IPython.lib.pretty import RepresentationPrinter
+
+from .interrupt import RenderTimeout, policy
+from .names import type_name
+
+#: Most characters of one value's text.
+TEXT_LIMIT = 262_144
+
+#: Seconds a display method of the user's may take.
+TIME_LIMIT_S = 5.0
+
+#: Types whose representation runs no code of the user's.
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def text(value: Any, printers: dict[str, Any]) -> str:
+    """Return the text of ``value`` as IPython would print it, in at most about :data:`TEXT_LIMIT` characters.
+
+    Strings and bytes are cut before they are represented. Anything whose representation raises, takes longer than
+    :data:`TIME_LIMIT_S` or is not text becomes ``<type; why>``.
+
+    Args:
+        printers: keyword arguments of :class:`RepresentationPrinter` with the registered pretty printers.
+    """
+    if type(value) in _PLAIN:
+        return guarded(value, lambda: _plain(value))
+    if type(value) in {list, tuple, dict, set, frozenset} and _all_plain(value):
+        return guarded(value, lambda: _pretty(value, {}))
+    with policy.limited(TIME_LIMIT_S):
+        return guarded(value, lambda: _pretty(value, printers))
+
+
+def guarded(value: Any, render: Callable[[], str]) -> str:
+    """Return what ``render`` returns, or a stub that names the type and what went wrong."""
+    try:
+        return render()
+    except RenderTimeout:
+        why = f"its representation took longer than {TIME_LIMIT_S:g} s"
+    except Exception as error:
+        why = f"its representation raised {type(error).__name__}"
+    return f"<{type_name(value)}; {why}>"
+
+
+def _plain(value: Any) -> str:
+    if type(value) in {str, bytes} and len(value) > TEXT_LIMIT:
+        return f"{value[:TEXT_LIMIT]!r} ... {len(value) - TEXT_LIMIT:,} more; the value is in `_`"
+    return repr(value)
+
+
+def _all_plain(value: Any) -> bool:
+    """Tell whether a small container holds nothing but plain values, so that no guard of time is needed."""
+    if len(value) > 200:
+        return False
+    items = [*value, *value.values()] if type(value) is dict else value
+    return all(type(item) in _PLAIN and (type(item) not in {str, bytes} or len(item) < 1_000) for item in items)
+
+
+class _Full(Exception):
+    """The text has reached its limit."""
+
+
+class _Bounded:
+    """A text sink that gives up beyond :data:`TEXT_LIMIT` characters."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+
+    def write(self, part: str) -> None:
+        self.parts.append(part[: TEXT_LIMIT - self.size])
+        self.size += len(part)
+        if self.size > TEXT_LIMIT:
+            raise _Full
+
+
+def _pretty(value: Any, printers: dict[str, Any]) -> str:
+    sink = _Bounded()
+    printer = RepresentationPrinter(sink, max_width=100, **printers)
+    try:
+        printer.pretty(value)
+        printer.flush()
+    except _Full:
+        sink.parts.append(" ... cut; the value is in `_`")
+    return "".join(sink.parts)

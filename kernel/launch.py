@@ -1,0 +1,36 @@
+"""The kernel's command: ``python launch.py -f CONNECTION_FILE``.
+
+Loads this folder as the package ``prime_kernel``, so that nothing but ``ipykernel`` has to be installed in the
+interpreter that runs it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+#: Environment variables with the bridge's address and token; gone from the environment before any user code.
+SOCKET, TOKEN = "PRIME_KERNEL_SOCKET", "PRIME_KERNEL_TOKEN"
+
+
+def load(folder: str) -> None:
+    """Import ``folder`` as the package ``prime_kernel``."""
+    spec = importlib.util.spec_from_file_location(
+        "prime_kernel", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no package in {folder}")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["prime_kernel"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    here = os.path.dirname(os.path.abspath(__file__))
+    # Python puts the script's folder first, where our module names would hide the user's
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    load(here)
+    from prime_kernel.app import main
+
+    main(sys.argv[1:], os.environ.pop(SOCKET), os.environ.pop(TOKEN))

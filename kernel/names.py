@@ -1,0 +1,54 @@
+"""The names a cell binds: the difference of the namespace before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from .wire import Name
+
+
+class Names:
+    """A picture of a namespace, by identity.
+
+    It holds no reference to the values: that would keep alive what the cell deletes. A name rebound to a new object at
+    the address of the old one therefore looks unchanged.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any], hidden: Mapping[str, Any], own: Collection[str]) -> None:
+        """``hidden`` are the interpreter's own names and values, ``own`` the names this package puts there."""
+        self._hidden = hidden
+        self._own = own
+        self._before = self._picture(namespace)
+
+    def difference(self, namespace: Mapping[str, Any]) -> tuple[tuple[Name, ...], tuple[str, ...]]:
+        """Return the names set (with their types) and removed since the picture was taken, each in order of binding."""
+        after = self._picture(namespace)
+        changed = tuple(
+            Name(name, type_name(namespace[name]))
+            for name, identity in after.items()
+            if self._before.get(name) != identity and name in namespace
+        )
+        return changed, tuple(name for name in self._before if name not in after)
+
+    def _picture(self, namespace: Mapping[str, Any]) -> dict[str, int]:
+        hidden = self._hidden
+        # a thread of the user's may bind a name meanwhile: copying is atomic, iterating is not
+        return {
+            name: id(value)
+            for name, value in dict(namespace).items()
+            if isinstance(name, str)
+            and not name.startswith("_")
+            and name not in self._own
+            and not (name in hidden and hidden[name] is value)
+        }
+
+
+def type_name(value: Any) -> str:
+    """Return the type's qualified name, without ``builtins.``."""
+    kind = type(value)
+    try:
+        module, name = kind.__module__, kind.__qualname__
+    except Exception:
+        return "object"
+    return str(name) if module in {"builtins", "__main__"} else f"{module}.{name}"

@@ -1,0 +1,81 @@
+"""What is wrong with a cell before it runs: a syntax error anywhere, or a reserved name bound at top level."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Collection, Iterator
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def objection(source: str, reserved: Collection[str], flags: int = 0) -> str | None:
+    """Return one line saying why ``source`` (after IPython's transformations) must not run, or None.
+
+    Args:
+        reserved: names that no cell may bind.
+        flags: compiler flags, such as the ``__future__`` features in force.
+    """
+    flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they come when the cell is compiled to run
+            tree = compile(source, "<cell>", "exec", flags | ast.PyCF_ONLY_AST, True)
+            # the syntax tree alone does not show everything: a return at top level, a nonlocal without a function
+            compile(tree, "<cell>", "exec", flags, True)
+    except SyntaxError as error:
+        return syntax_objection(error)
+    except (ValueError, OverflowError, MemoryError, RecursionError) as error:
+        return f"this cell cannot be compiled ({error or type(error).__name__}); nothing ran"
+    for node, name in _bindings(tree):
+        if name in reserved:
+            place = f"line {node.lineno}, column {node.col_offset + 1}"  # type: ignore[attr-defined]
+            return f"{place}: {name!r} is reserved for the host's calls; bind another name; nothing ran"
+    return None
+
+
+def syntax_objection(error: SyntaxError) -> str:
+    """Return the line, the column and the parser's words, without the source."""
+    place = f"line {error.lineno or 1}" + (f", column {error.offset}" if error.offset else "")
+    return f"{place}: {type(error).__name__}: {error.msg}; nothing ran, fix the cell and run it again"
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the names that a module's code binds or deletes in its own scope, and every ``global`` declaration."""
+    for child in ast.iter_child_nodes(node):
+        yield from _binds(child)
+        if isinstance(child, _SCOPES):
+            yield from _inside_scope(child)
+        elif isinstance(child, _COMPREHENSIONS):
+            # the loop variables are its own, a walrus in it binds outside
+            yield from ((n, n.target.id) for n in ast.walk(child) if isinstance(n, ast.NamedExpr))
+        else:
+            yield from _bindings(child)
+
+
+def _binds(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node, node.id
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node, node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            yield alias, alias.asname or alias.name.partition(".")[0]
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        yield node, node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node, node.rest
+    elif isinstance(node, ast.Global):
+        yield from ((node, name) for name in node.names)
+
+
+def _inside_scope(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    if not isinstance(node, ast.Lambda):
+        arguments = getattr(node, "args", None)
+        outside = [*node.decorator_list, *getattr(node, "bases", [])]  # type: ignore[attr-defined]
+        if arguments is not None:
+            outside += [*arguments.defaults, *(d for d in arguments.kw_defaults if d is not None)]
+        for part in outside:  # evaluated in the scope around
+            yield from _bindings(part)
+    yield from ((n, name) for n in ast.walk(node) if isinstance(n, ast.Global) for name in n.names)

@@ -1,0 +1,203 @@
+"""The repl: a persistent IPython kernel as a stream of signals. See :class:`prime.repl.signals.Repl`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from prime_kernel.wire import Binding, Setup
+
+from prime.errors import CellBusy, KernelStartFailed
+from prime.repl.cell import Cell
+from prime.repl.live import LiveKernel, Unusable
+from prime.repl.process import Launch
+from prime.repl.signals import Ended, Lost, Outcome, Signal, Started
+
+#: Default caps of one cell: host calls, and bytes of output.
+MAX_CALLS = 10_000
+OUTPUT_LIMIT = 16 * 1024 * 1024
+
+#: The interrupt ladder: SIGINT every this many seconds, and SIGKILL after that many.
+_INTERRUPT_EVERY_S = 0.1
+_KILL_AFTER_S = 2.0
+
+#: Seconds before the second and the third try to start a kernel.
+_BACK_OFF_S = (0.2, 1.0)
+
+
+class KernelRepl:
+    """A :class:`~prime.repl.signals.Repl` over kernel processes of this machine, one at a time, started when needed."""
+
+    def __init__(
+        self,
+        bindings: tuple[Binding, ...],
+        *,
+        cwd: Path,
+        python: str | None = None,
+        generation: int = 1,
+        max_calls: int = MAX_CALLS,
+        output_limit: int = OUTPUT_LIMIT,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        run_dir: Path | None = None,
+    ) -> None:
+        """Prepare a repl; nothing is started yet.
+
+        Args:
+            bindings: the host calls offered to cells.
+            cwd: the working directory of kernels.
+            python: their interpreter, which needs nothing but ipykernel; None means the host's own.
+            generation: the number of the first kernel process.
+            max_calls: host calls one cell may make.
+            output_limit: bytes of output one cell may publish.
+            environment: variables given to kernels besides the allow-listed ones of this process.
+            run_dir: where the private folders of kernels are made; None means the system's temporary folder.
+        """
+        self._setup = Setup(bindings, max_calls, output_limit)
+        self._launch = Launch(python or sys.executable, cwd, environment, run_dir)
+        self._generation = generation
+        self._live: LiveKernel | None = None
+        self._started: Started | None = None  # not yet yielded
+        self._starting: asyncio.Task[None] | None = None
+        self._cell: Cell | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._busy = False
+        self._closed = False
+
+    async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncIterator[Signal]:
+        """See :meth:`prime.repl.signals.Repl.run`. Closing the iterator early stops the cell.
+
+        After ``CallCancelled`` an answer to the call is still owed: the cell ends when every call is answered.
+        """
+        if self._busy:
+            raise CellBusy("a cell is running in this kernel; wait for its end or interrupt it")
+        self._busy = True
+        try:
+            live = self._live
+            if live is not None and live.lost.done():
+                self._live = None
+                await live.close()
+                yield Lost(live.generation, live.lost.result())
+            await self._ensure()
+            if self._started is not None:
+                started, self._started = self._started, None
+                yield started
+            assert self._live is not None
+            async for signal in self._run(self._live, code, cell, timeout_s):
+                yield signal
+        finally:
+            self._busy = False
+
+    async def answer(self, call: int, outcome: Outcome) -> None:
+        """See :meth:`prime.repl.signals.Repl.answer`."""
+        if self._live is not None:
+            self._live.answer(call, outcome)
+
+    async def interrupt(self) -> None:
+        """See :meth:`prime.repl.signals.Repl.interrupt`."""
+        await self._stop("interrupted")
+
+    async def prewarm(self) -> None:
+        """See :meth:`prime.repl.signals.Repl.prewarm`."""
+        if self._live is None and self._starting is None and not self._closed:
+            self._starting = asyncio.ensure_future(self._start())
+
+    async def close(self) -> None:
+        """See :meth:`prime.repl.signals.Repl.close`."""
+        self._closed = True
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            with suppress(asyncio.CancelledError, KernelStartFailed):  # cancelled, or it failed by itself
+                await starting
+        live, self._live = self._live, None
+        if live is not None:
+            if self._cell is not None:
+                self._cell.stop = self._cell.stop or "interrupted"
+            await live.close()
+
+    async def _run(self, live: LiveKernel, code: str, cell: str, timeout_s: float | None) -> AsyncIterator[Signal]:
+        current = self._cell = Cell(cell, live.generation, self._setup.output_limit)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.call_later(timeout_s, self._stop_soon, "timeout")
+        try:
+            await live.run(current, code)
+            async for signal in current.signals():
+                live.delivered()
+                if isinstance(signal, Ended):
+                    self._cell = None
+                yield signal
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            if not current.finished.is_set():  # nobody listens any more
+                await self._stop("interrupted")
+            self._cell = None
+            if self._stopping is not None:
+                await self._stopping
+                self._stopping = None
+            if live.lost.done() and self._live is live:
+                self._live = None
+                await live.close()
+
+    def _stop_soon(self, status: Literal["interrupted", "timeout"]) -> None:
+        if self._stopping is None and self._cell is not None:
+            self._stopping = asyncio.ensure_future(self._climb(self._cell, status))
+
+    async def _stop(self, status: Literal["interrupted", "timeout"]) -> None:
+        self._stop_soon(status)
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _climb(self, cell: Cell, status: Literal["interrupted", "timeout"]) -> None:
+        """Climb the interrupt ladder until ``cell`` has ended."""
+        live = self._live
+        if live is None or cell.finished.is_set():
+            return
+        cell.stop = status
+        for _ in range(round(_KILL_AFTER_S / _INTERRUPT_EVERY_S)):
+            await live.interrupt()
+            try:
+                async with asyncio.timeout(_INTERRUPT_EVERY_S):
+                    await cell.finished.wait()
+            except TimeoutError:
+                continue
+            return
+        await live.kill(f"the cell did not stop within {_KILL_AFTER_S:g} s of its interrupt, so the kernel was killed")
+
+    async def _ensure(self) -> None:
+        """Have a live kernel."""
+        if self._closed:
+            raise KernelStartFailed("this repl is closed; make a new one")
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            await starting
+        if self._live is None or self._live.lost.done():
+            await self._start()
+
+    async def _start(self) -> None:
+        """Start a kernel, trying three times."""
+        for pause in (*_BACK_OFF_S, None):
+            live = LiveKernel(self._generation, self._setup, self._launch)
+            try:
+                self._started = await live.start()
+            except Unusable:
+                await live.close()
+                raise
+            except KernelStartFailed as error:
+                await live.close()
+                if pause is None:
+                    tries = len(_BACK_OFF_S) + 1
+                    raise KernelStartFailed(f"no kernel after {tries} tries; the last one: {error}") from None
+                await asyncio.sleep(pause)
+            except BaseException:
+                await live.close()
+                raise
+            else:
+                self._live = live
+                self._generation += 1
+                return

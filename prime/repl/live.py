@@ -1,0 +1,231 @@
+"""One live kernel: its process, its channels and its bridge as one thing that runs a cell."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from prime_kernel.wire import Call, Cancel, CellDone, Failure, Frame, Hello, Ready, Result, Setup, WireError
+
+from prime.errors import KernelStartFailed
+from prime.messages import thaw
+from prime.repl.bridge import Bridge
+from prime.repl.cell import Cell, output
+from prime.repl.channels import Channels
+from prime.repl.process import Folder, KernelProcess, Launch
+from prime.repl.signals import CallCancelled, HostCall, Outcome, Output, Started, Value
+
+#: Seconds a kernel may take to become ready.
+START_TIMEOUT_S = 60.0
+
+#: The oldest ipykernel that announces a subscription (``iopub_welcome``).
+_IPYKERNEL = 7
+
+#: Late outputs kept between cells.
+_BACKLOG = 256
+
+
+class Unusable(KernelStartFailed):
+    """The interpreter cannot run a kernel; trying again changes nothing."""
+
+
+class LiveKernel:
+    """One kernel process, from its start to its end.
+
+    Attributes:
+        lost: resolves, once the process is gone, with the reason in words.
+    """
+
+    def __init__(self, generation: int, setup: Setup, launch: Launch) -> None:
+        self.generation = generation
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._setup = setup
+        self._launch = launch
+        self._targets = {binding.target for binding in setup.bindings}
+        self._folder = Folder(launch.run_dir)
+        self._bridge = Bridge(secrets.token_hex(16), setup, self._frame, self._bridge_lost)
+        self._process: KernelProcess | None = None
+        self._channels: Channels | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._wakes = False
+        self._reason: str | None = None
+        self._cell: Cell | None = None
+        self._open: set[int] = set()
+        self._last_call = 0
+        self._backlog: list[Output] = []
+
+    async def start(self) -> Started:
+        """Start the process and wait until it can run a cell.
+
+        Raises:
+            KernelStartFailed: it ended or did not become ready in time; :class:`Unusable` when it never will.
+        """
+        key = secrets.token_hex(16).encode()
+        connection = self._folder.write_connection(key)
+        await self._bridge.listen(self._folder.socket)
+        self._process = await KernelProcess.start(self._launch, self._folder, self._bridge.token)
+        self._watch = asyncio.ensure_future(self._watch_process(self._process))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                hello, ready = await self._until_ready()
+                self._channels = Channels(connection, key, self._replied, self._published)
+                await self._channels.welcome()
+        except TimeoutError:
+            raise KernelStartFailed(f"the kernel was not ready within {START_TIMEOUT_S:g} s{self._printed()}") from None
+        self._wakes = ready.interrupts == "wake"
+        return Started(
+            generation=self.generation,
+            pid=hello.pid,
+            executable=self._launch.python,
+            python=hello.python,
+            ipython=hello.ipython,
+            ipykernel=hello.ipykernel,
+            interrupts=ready.interrupts,
+        )
+
+    async def run(self, cell: Cell, code: str) -> None:
+        """Submit a cell. Its signals go to ``cell`` from now on."""
+        assert self._channels is not None
+        self._cell = cell
+        self._open.clear()
+        for late in self._backlog:
+            cell.put(late)
+        self._backlog.clear()
+        if self.lost.done():
+            cell.lost(self.lost.result())
+        else:
+            await self._channels.execute(cell.id, code)
+
+    def delivered(self) -> None:
+        """Take notice that the consumer took a signal: reading may go on."""
+        if self._cell is not None and self._cell.roomy:
+            self._bridge.pause(False)
+
+    def answer(self, call: int, outcome: Outcome) -> None:
+        """Send the answer to an open call; any other is dropped."""
+        if call not in self._open:
+            return
+        self._open.discard(call)
+        if isinstance(outcome, Value):
+            try:
+                self._bridge.send(Result(call, thaw(outcome.value)))
+            except WireError as error:
+                self._bridge.send(Failure(call, "too_large", str(error)))
+        else:
+            self._bridge.send(Failure(call, outcome.code, outcome.message))
+
+    async def interrupt(self) -> None:
+        """Interrupt the running cell, once."""
+        if self._process is not None:
+            self._process.interrupt()
+        if self._wakes and self._channels is not None:
+            await self._channels.wake()
+
+    async def kill(self, reason: str) -> None:
+        """Kill the process and everything in its group, and wait for it. Idempotent."""
+        self._reason = self._reason or reason
+        if self._process is not None:
+            self._process.kill()
+        if self._watch is not None:
+            await self._watch
+
+    async def close(self) -> None:
+        """Kill the process if it lives and release everything. Idempotent."""
+        await self.kill("the kernel was closed")
+        self._bridge.close()
+        if self._channels is not None:
+            await self._channels.close()
+        if self._process is not None:
+            self._process.release()
+        self._folder.remove()
+
+    async def _until_ready(self) -> tuple[Hello, Ready]:
+        ready = self._bridge.ready
+        either: set[asyncio.Future[Any]] = {ready, self.lost}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            printed = self._printed()
+            if "No module named 'ipykernel'" in printed:
+                raise Unusable(f"{self._launch.python} has no ipykernel; {self._advice()}")
+            raise KernelStartFailed(f"{self.lost.result()} before it was ready{printed}")
+        hello = self._bridge.hello.result()
+        if int(hello.ipykernel.partition(".")[0]) < _IPYKERNEL:
+            raise Unusable(f"{self._launch.python} has ipykernel {hello.ipykernel}, which is too old; {self._advice()}")
+        return hello, ready.result()
+
+    def _advice(self) -> str:
+        return f"install it with: {self._launch.python} -m pip install 'ipykernel>={_IPYKERNEL},<8'"
+
+    def _printed(self) -> str:
+        printed = self._process.printed if self._process is not None else ""
+        return f"; it printed: {printed[-2_000:]}" if printed else ""
+
+    async def _watch_process(self, process: KernelProcess) -> None:
+        ended = await process.wait()
+        process.kill()  # what it started and left in its group
+        self.lost.set_result(self._reason or ended)
+        if self._cell is not None:
+            self._cell.lost(self.lost.result())
+
+    def _bridge_lost(self, reason: str) -> None:
+        # a kernel without a bridge is of no use: whatever it was doing, end it. When it is the process's own end that
+        # closed the bridge, its exit says more than this.
+        if self._process is not None:
+            if "protocol" in reason:
+                self._reason = self._reason or reason
+            self._process.kill()
+
+    def _frame(self, frame: Frame) -> None:
+        cell = self._cell
+        if isinstance(frame, Call):
+            self._call(frame)
+        elif isinstance(frame, Cancel):
+            if cell is not None and cell.id == frame.cell and frame.call in self._open:
+                cell.put(CallCancelled(frame.call))
+        elif isinstance(frame, CellDone):
+            if cell is not None and cell.id == frame.cell:
+                cell.reported(frame)
+        else:
+            raise WireError(f"a {type(frame).__name__} is not for the host")
+
+    def _call(self, frame: Call) -> None:
+        if frame.call <= self._last_call:
+            raise WireError(f"call {frame.call} after call {self._last_call}")
+        self._last_call = frame.call
+        cell = self._cell
+        # the kernel checks the same; it is not trusted to
+        if cell is None or cell.id != frame.cell or cell.finished.is_set():
+            refusal = Failure(frame.call, "stale_lease", f"{frame.target} was called outside the running cell")
+        elif frame.target not in self._targets:
+            refusal = Failure(frame.call, "not_found", f"there is no {frame.target}")
+        elif cell.calls >= self._setup.max_calls:
+            refusal = Failure(frame.call, "too_many_calls", f"this cell has made its {self._setup.max_calls:,} calls")
+        else:
+            cell.calls += 1
+            self._open.add(frame.call)
+            cell.put(HostCall(frame.call, frame.target, frame.arguments))
+            if cell.crowded:
+                self._bridge.pause(True)
+            return
+        self._bridge.send(refusal)
+
+    def _replied(self, message: dict[str, Any]) -> None:
+        if self._cell is not None and message["parent_header"].get("msg_id") == self._cell.id:
+            self._cell.replied(message["content"])
+
+    def _published(self, message: dict[str, Any]) -> None:
+        cell = self._cell
+        mine = cell is not None and message["parent_header"].get("msg_id") == cell.id
+        if message["msg_type"] == "status":
+            if cell is not None and mine and message["content"].get("execution_state") == "idle":
+                cell.idled()
+            return
+        running = cell is not None and not cell.finished.is_set()
+        shown = output(message, late=not (mine and running))
+        if shown is None:
+            return
+        if cell is not None and running:
+            cell.put(shown)
+        elif len(self._backlog) < _BACKLOG:
+            self._backlog.append(shown)

@@ -1,0 +1,208 @@
+"""One kernel process: its private folder, its environment, its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import prime_kernel
+from jupyter_client.connect import write_connection_file
+from prime_kernel.launch import SOCKET, TOKEN
+
+from prime.errors import KernelStartFailed
+
+#: Variables a kernel inherits; everything else of the host's environment, keys above all, stays out. PYTHONPATH and
+#: LD_LIBRARY_PATH are in because the user's own modules may need them.
+INHERITED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    }
+)
+
+#: Settings that make programs started by cells fail fast instead of asking.
+NON_INTERACTIVE = {
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    # a commit without a message then fails at once instead of opening an editor
+    "GIT_EDITOR": "false",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "TERM": "dumb",
+}
+
+#: Bytes kept of what the process itself prints, for the message when it does not start.
+_TAIL = 8_192
+
+#: A Unix socket's path has at most 107 bytes (103 on macOS); ours add at most 20 to the folder's.
+_LONGEST_FOLDER = 80
+
+#: Seconds from the end of a process until what it had published is surely read.
+_SETTLE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start kernel processes.
+
+    Attributes:
+        python: the interpreter; it needs ipykernel and nothing else.
+        cwd: where cells run.
+        environment: variables added to the inherited ones.
+        run_dir: where private folders are made; None, or a path too long for a socket, means the system's.
+    """
+
+    python: str
+    cwd: Path
+    environment: Mapping[str, str]
+    run_dir: Path | None
+
+
+def environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Return a kernel's environment: the allowed part of ``inherited``, the non-interactive settings, ``extra``."""
+    allowed = {key: value for key, value in inherited.items() if key in INHERITED or key.startswith("LC_")}
+    return {**allowed, **NON_INTERACTIVE, **extra}
+
+
+class Folder:
+    """The private folder (mode 0700) of one kernel process."""
+
+    def __init__(self, run_dir: Path | None) -> None:
+        base = run_dir
+        if base is not None:
+            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if base is not None and len(os.fsencode(base)) > _LONGEST_FOLDER - 12:
+            base = None
+        path = tempfile.mkdtemp(prefix="prk-", dir=base)
+        if len(os.fsencode(path)) > _LONGEST_FOLDER:
+            shutil.rmtree(path)
+            path = tempfile.mkdtemp(prefix="prk-", dir="/tmp")
+        self.path = Path(path)
+        self.socket = str(self.path / "bridge")
+        self.connection_file = str(self.path / "kernel.json")
+
+    def write_connection(self, key: bytes) -> dict[str, Any]:
+        """Write Jupyter's connection file for the ``ipc`` transport and return its content."""
+        _, info = write_connection_file(
+            self.connection_file, transport="ipc", ip=str(self.path / "k"), key=key, kernel_name="prime-repl"
+        )
+        return dict(info)
+
+    def remove(self) -> None:
+        """Remove the folder with all it holds."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class KernelProcess:
+    """A started kernel process, the leader of its own process group."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+        self._process = process
+        self._output = output
+        self._tail = b""
+        asyncio.get_running_loop().add_reader(output, self._read)
+
+    @classmethod
+    async def start(cls, launch: Launch, folder: Folder, token: str) -> KernelProcess:
+        """Start the process.
+
+        Raises:
+            KernelStartFailed: the interpreter or the working directory is not there.
+        """
+        script = str(Path(prime_kernel.__file__).with_name("launch.py"))
+        variables = {
+            **environment(os.environ, launch.environment),
+            "IPYTHONDIR": str(folder.path / "ipython"),
+            "JPY_PARENT_PID": str(os.getpid()),  # ipykernel ends itself when this process is gone
+            SOCKET: folder.socket,
+            TOKEN: token,
+        }
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                launch.python,
+                script,
+                "-f",
+                folder.connection_file,
+                cwd=launch.cwd,
+                env=variables,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=write,
+                stderr=write,
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(read)
+            raise KernelStartFailed(
+                f"no kernel can be started with {launch.python} in {launch.cwd}: {error.strerror or error}; "
+                "check both paths"
+            ) from None
+        finally:
+            os.close(write)
+        return cls(process, read)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the group's."""
+        return self._process.pid
+
+    @property
+    def printed(self) -> str:
+        """The end of what the process itself printed."""
+        self._read()
+        return self._tail.decode(errors="replace").strip()
+
+    async def wait(self) -> str:
+        """Wait until the process has ended and what it published can be read; return how it ended, in words."""
+        code = await self._process.wait()
+        await asyncio.sleep(_SETTLE_S)
+        if code >= 0:
+            return f"the kernel process ended by itself with exit code {code}"
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return f"the kernel process was killed by {name}"
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the group, so that ordinary children of the cell end with it."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the group."""
+        self._signal(signal.SIGKILL)
+
+    def release(self) -> None:
+        """Stop reading what the process prints. Idempotent."""
+        if self._output >= 0:
+            asyncio.get_running_loop().remove_reader(self._output)
+            os.close(self._output)
+            self._output = -1
+
+    def _signal(self, number: signal.Signals) -> None:
+        # the group outlives its leader while a child is in it, and its number is not given again meanwhile; without
+        # one there is nobody to signal
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def _read(self) -> None:
+        if self._output < 0:
+            return
+        try:
+            while data := os.read(self._output, 65_536):
+                self._tail = (self._tail + data)[-_TAIL:]
+        except BlockingIOError:
+            return
+        self.release()
