@@ -70,7 +70,8 @@ def _copy(value: Any, path: str, depth: int) -> Any:
     copy = {}
     for key, item in value.items():
         if type(key) is not str:
-            raise NotLossless(path, f"the key {key!r:.80} is not a string")
+            # by its type: the repr of a foreign key may raise
+            raise NotLossless(path, f"a key of type {type(key).__name__}; keys are strings")
         _check_text(key, path)
         copy[key] = _copy(item, f"{path}[{key!r:.80}]", depth + 1)
     return copy

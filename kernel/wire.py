@@ -2,7 +2,7 @@
 
 A frame is a 4-byte big-endian length followed by that many bytes of UTF-8 JSON: one object whose ``kind`` names one of
 the frozen dataclasses below and whose other members are its fields. Both ends treat what they receive as hostile:
-:func:`decode` checks the size, the kind, every field and its type, and rebuilds the values.
+:func:`length` checks the size, and :func:`decode` the kind, every field and its type, and that the values are lossless.
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Union
 
+from .lossless import NotLossless, lossless
+
 #: Bumped when either end could misread the other. The folder is loaded by path from the host's own installation, so
 #: a difference means a broken installation, not an old peer.
 PROTOCOL = 1
 
 #: Largest accepted frame body, in bytes.
 FRAME_LIMIT = 64 * 1024 * 1024
+
+#: Metadata key by which a displayed result names the host call whose untouched value it is.
+CALL_KEY = "prime_call"
 
 _LENGTH = struct.Struct(">I")
 
@@ -188,10 +193,13 @@ def encode(frame: Frame) -> bytes:
     """Return the frame's bytes, length included.
 
     Raises:
-        WireError: when the body is larger than :data:`FRAME_LIMIT`.
+        WireError: when the body is larger than :data:`FRAME_LIMIT`, or the frame holds something that is not JSON.
     """
     fields = {"kind": type(frame).__name__, **_plain(frame)}
-    body = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        body = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WireError(f"a frame that cannot be written as JSON: {error}") from None
     if len(body) > FRAME_LIMIT:
         raise WireError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_LIMIT:,}; pass the data in a file")
     return _LENGTH.pack(len(body)) + body
@@ -204,14 +212,20 @@ def decode(body: bytes) -> Frame:
         WireError: when it is not a well-formed frame.
     """
     try:
-        fields = json.loads(body, parse_constant=_refuse)
+        fields = json.loads(body.decode(), parse_constant=_refuse)  # json.loads(bytes) would also take UTF-16 and -32
     except (ValueError, RecursionError) as error:
         raise WireError(f"a frame that is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise WireError("a frame that is not an object")
-    kind = _KINDS.get(str(fields.pop("kind", None)))
+    name = fields.pop("kind", None)
+    kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise WireError("a frame of no known kind")
+    try:
+        # 1e999, -0.0, escaped lone surrogates and endless digits are JSON to the parser and refused further in
+        fields = {field: lossless(value) for field, value in fields.items()}
+    except NotLossless as error:
+        raise WireError(f"a {name} with a value that is not lossless: {error}") from None
     return _build(kind, fields)  # type: ignore[no-any-return]
 
 

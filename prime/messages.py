@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from prime_kernel.lossless import lossless
+from prime_kernel.lossless import MAX_DEPTH, lossless
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 
@@ -20,15 +20,21 @@ def freeze(value: Any) -> Any:
     Raises:
         NotLossless: when the value is not lossless JSON (already frozen values are).
     """
-    return _frozen(lossless(thaw(value)))
+    return _frozen(lossless(_thawed(value, 0)))
 
 
 def thaw(value: Any) -> Any:
     """Return a deep-frozen JSON value as plain lists and dicts."""
+    return _thawed(value, 0)
+
+
+def _thawed(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        return value  # lossless() refuses what is too deep or cyclic, with the place
     if isinstance(value, Mapping):
-        return {key: thaw(item) for key, item in value.items()}
+        return {key: _thawed(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [thaw(item) for item in value]
+        return [_thawed(item, depth + 1) for item in value]
     return value
 
 
