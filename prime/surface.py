@@ -62,7 +62,7 @@ class Surface:
         if start >= stop:
             raise SurfaceError(f"entry {event.start} comes after entry {event.end} on the surface")
         shadowed = self._nodes[start:stop]
-        if len(set(event.sources)) != len(event.sources) or any(source >= seq for source in event.sources):
+        if len(set(event.sources)) != len(event.sources) or not all(0 <= source < seq for source in event.sources):
             raise SurfaceError("sources are distinct and earlier than the replacement")
         if missing := {node.seq for node in shadowed} - set(event.sources):
             raise SurfaceError(f"the sources leave out entry {min(missing)}, which would be shadowed")
@@ -101,14 +101,27 @@ def fold(entries: Iterable[ev.Entry]) -> Surface:
 def _stand_in(seq: int, event: ev.SurfaceReplaced, shadowed: list[Node]) -> Node:
     """Return the replacing node; a call and its result leave together, or only the content of one result changes."""
     role, call_id = event.message.role, event.message.call_id
+    if any(isinstance(part, CallPart) for part in event.message.parts):
+        raise SurfaceError("a replacement asks for no calls")
     if role == "tool":
-        if len(shadowed) != 1 or shadowed[0].closes != call_id:
+        if len(shadowed) != 1 or call_id is None or shadowed[0].closes != call_id:
             raise SurfaceError("a result may only be replaced by another form of the same result")
         return Node(seq, closes=call_id)
-    opened = [call for node in shadowed for call in node.opens]
-    closed = [node.closes for node in shadowed if node.closes is not None]
-    if sorted(opened) != sorted(closed):
+    if not _whole(shadowed):
         raise SurfaceError("a replacement may not part a call from its result")
-    if role != "user" or any(isinstance(part, CallPart) for part in event.message.parts):
+    if role != "user" or call_id is not None:
         raise SurfaceError("what stands in for a range is a message in the user's role")
     return Node(seq)
+
+
+def _whole(nodes: list[Node]) -> bool:
+    """Whether every call of ``nodes`` has its result among them, after it. Ids repeat: some models count from 0 in each
+    reply."""
+    opened: list[str] = []
+    for node in nodes:
+        if node.closes is not None:
+            if node.closes not in opened:
+                return False
+            opened.remove(node.closes)
+        opened.extend(node.opens)
+    return not opened

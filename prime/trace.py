@@ -23,7 +23,7 @@ class Trace(NamedTuple):
         replied: whether the open step has its reply.
         owed: ids of the model's calls that have no result yet, in order.
         cell: lease of the open cell, None when no cell runs; ``call_id`` is the call it answers.
-        last_call: number of the newest dispatch of the open cell.
+        last_call: number of the newest dispatch of the open cell, 0 before the first.
         dispatches: numbers of the open dispatches.
         created: whether the log has begun.
     """
@@ -137,7 +137,7 @@ def _cell_ended(trace: Trace, event: ev.CellEnded) -> Trace:
     _require(trace.cell == event.cell and trace.call_id == event.call_id, "the end of a cell that is not open")
     _require(not trace.dispatches, "a cell ends when every call of it has ended")
     owed = trace.owed[1:] if event.call_id is not None else trace.owed
-    return trace._replace(cell=None, call_id=None, owed=owed)
+    return trace._replace(cell=None, call_id=None, owed=owed, last_call=0)
 
 
 def _call_refused(trace: Trace, event: ev.CallRefused) -> Trace:
