@@ -1,8 +1,9 @@
 """The session log: append with one writer, read, observe.
 
 An append is synchronous and all-or-nothing. The order of its checks: the event is a validated model (which holds only
-lossless JSON); its stored form reads back as the same event; the trace and the surface take it; the store commits;
-observers are told. A refused append changes nothing; an observer that raises undoes nothing.
+lossless JSON); its stored form reads back as the same event; the trace and the surface take what was read back, so
+nobody else holds a part of it; the store commits; observers are told. A refused append changes nothing; an observer
+that raises undoes nothing.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Log:
                 entries.append(entry)
                 rows.append(row)
                 undo.append(undone)
+            if self.state.inbox.claimed is not None:
+                raise AppendRefused("a claimed input and its words enter the log in one commit")
             self._store.append(rows, blobs, durable=durable)
         except BaseException:
             for undone in reversed(undo):
@@ -127,24 +130,21 @@ class Log:
     def _plan(self, event: Any, seq: int, at: int, blobs: dict[str, str]) -> tuple[ev.Entry, Row, Callable[[], None]]:
         if type(event) not in ev.TYPES.values():
             raise AppendRefused(f"{type(event).__name__} is not an event of the log")
-        before = self.state.trace.numbers
-        undo = self.state.apply(seq, event)
         try:
-            # a closing event still belongs to the bracket that it closes
-            turn, step = (
-                new if new is not None else old for new, old in zip(self.state.trace.numbers, before, strict=True)
-            )
             body, refs = _encode(event, blobs)
-            row = Row(seq, at, turn, step, event.type, body, refs)
-            entry = decode(row, self.session, blobs.__getitem__)
-            if entry.event != event:
-                raise AppendRefused(f"{event.type} does not read back as what was written")
-        except BaseException as error:
-            undo()
-            if isinstance(error, (ValueError, LogError)) and not isinstance(error, AppendRefused):
-                raise AppendRefused(f"{event.type} cannot be stored: {error}") from error
-            raise
-        return entry, row, undo
+            row = Row(seq, at, None, None, event.type, body, refs)
+            stored = decode(row, self.session, blobs.__getitem__).event
+        except (ValueError, LogError) as error:
+            raise AppendRefused(f"{event.type} cannot be stored: {error}") from error
+        if stored != event:
+            raise AppendRefused(f"{event.type} does not read back as what was written")
+        before = self.state.trace.numbers
+        undo = self.state.apply(seq, stored)
+        # a closing event still belongs to the bracket that it closes
+        turn, step = (
+            new if new is not None else old for new, old in zip(self.state.trace.numbers, before, strict=True)
+        )
+        return ev.Entry(self.session, seq, at, turn, step, stored), row._replace(turn=turn, step=step), undo
 
     def _publish(self, entries: Sequence[ev.Entry]) -> None:
         self._publishing = True
@@ -160,6 +160,8 @@ class Log:
             self._publishing = False
 
     def _fold(self) -> None:
+        for row in self._store.rows(types=[name for name in self._store.types() if name not in ev.TYPES]):
+            decode(row, self.session, self._store.blob)  # refuses what a fold may not skip
         opened = 0
         for row in self._store.rows(types=_STATEFUL):
             self._take(row)
@@ -201,7 +203,7 @@ def owner(store: Store) -> str:
     """Return the session whose log this is: the newest of its session_created and session_forked."""
     session = ""
     for row in store.rows(types=("session_created", "session_forked")):
-        session = json.loads(row.body)["session"]
+        session = decode(row, session, store.blob).event.session
     return session
 
 
@@ -218,20 +220,23 @@ def decode(row: Row, session: str, blob: Callable[[str], str]) -> ev.Entry:
             raise UnsupportedLog(f"entry {row.seq} is a {row.type}, written by a newer version: upgrade prime-repl")
         event: Any = ev.Ignored(name=row.type)
     else:
-        body = row.body
-        if row.blobs:
-            fields = json.loads(body)
-            fields |= {name: json.loads(blob(digest)) for name, digest in row.blobs.items()}
-            body = json.dumps(fields)
         try:
-            event = kind.model_validate_json(body)
+            event = kind.model_validate_json(_joined(row, blob) if row.blobs else row.body)
         except ValidationError as error:
             raise CorruptLog(f"entry {row.seq} is not a {row.type}: {_first(error)}", seq=row.seq) from error
+        except (ValueError, TypeError, CorruptLog) as error:
+            raise CorruptLog(f"entry {row.seq} is not a {row.type}: {error}", seq=row.seq) from error
     return ev.Entry(session, row.seq, row.at, row.turn, row.step, event)
 
 
+def _joined(row: Row, blob: Callable[[str], str]) -> str:
+    fields = json.loads(row.body)
+    fields |= {name: json.loads(blob(digest)) for name, digest in row.blobs.items()}
+    return json.dumps(fields)
+
+
 def _encode(event: Any, blobs: dict[str, str]) -> tuple[str, Mapping[str, str]]:
-    body = event.model_dump_json()
+    body = event.model_dump_json(warnings="error")
     if len(body) <= BLOB_LIMIT:
         return body, {}
     refs = {}

@@ -86,7 +86,14 @@ class Sessions:
 
     @contextlib.contextmanager
     def read(self, session: str) -> Iterator[Store]:
-        """Open a session's store read-only, whoever writes to it."""
+        """Open a session's store read-only, whoever writes to it.
+
+        Raises:
+            SessionNotFound: there is none.
+            CorruptLog, UnsupportedLog: it is not readable.
+        """
+        if not _file(self.folder(session)).is_file():
+            raise SessionNotFound(f"no session {session!r}")
         store = SqliteStore.read(_file(self.folder(session)), ev.FORMAT)
         try:
             yield store
@@ -123,16 +130,21 @@ class Sessions:
             SessionBusy: a process holds it.
         """
         with self._locked(session):
-            shutil.rmtree(self.folder(session))
+            doomed = self._hidden(session)  # half of a deleted session is never seen
+            self.folder(session).rename(doomed)
+            shutil.rmtree(doomed)
 
     def folder(self, session: str) -> Path:
         """Return a session's folder."""
         return self._root / session
 
+    def _hidden(self, session: str) -> Path:
+        return self._root / f".{session}"
+
     @contextlib.contextmanager
     def _draft(self, session: str) -> Iterator[Store]:
         """Give a new store whose folder takes its place when it is complete: half a session is never seen."""
-        draft = self._root / f".{session}"
+        draft = self._hidden(session)
         draft.mkdir(mode=0o700, parents=True)
         store = SqliteStore.create(_file(draft), ev.FORMAT)
         try:

@@ -50,6 +50,10 @@ class Store(Protocol):
         """Return the rows of these seqs."""
         ...
 
+    def types(self) -> set[str]:
+        """Return the types of all rows."""
+        ...
+
     def last(self) -> Row | None:
         """Return the newest row."""
         ...

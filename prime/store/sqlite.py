@@ -36,6 +36,9 @@ CREATE TRIGGER entries_continue BEFORE INSERT ON entries
     BEGIN SELECT raise(ABORT, 'entries are appended in sequence'); END;
 CREATE TRIGGER entries_keep BEFORE UPDATE ON entries BEGIN SELECT raise(ABORT, 'entries are frozen'); END;
 CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT raise(ABORT, 'entries are frozen'); END;
+CREATE TRIGGER blobs_agree BEFORE INSERT ON blobs
+    WHEN EXISTS (SELECT 1 FROM blobs WHERE digest = NEW.digest AND text <> NEW.text)
+    BEGIN SELECT raise(ABORT, 'blobs are frozen'); END;
 CREATE TRIGGER blobs_keep BEFORE UPDATE ON blobs BEGIN SELECT raise(ABORT, 'blobs are frozen'); END;
 CREATE TRIGGER blobs_stay BEFORE DELETE ON blobs BEGIN SELECT raise(ABORT, 'blobs are frozen'); END;
 """
@@ -43,12 +46,23 @@ _APPLICATION_ID = 0x5052504C  # "PRPL": tells our files from other SQLite files
 _COLUMNS = "seq, at, turn, step, type, body, blobs, ignorable"
 _INSERT = f"INSERT INTO entries ({_COLUMNS}, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _START = b"prime-repl"
+#: Complaints of SQLite that say nothing about the bytes of the file.
+_NOT_DAMAGE = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
 
 
 class SqliteStore:
     """A session's file. Use :meth:`create`, :meth:`open` or :meth:`read`."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, format: int) -> None:
         self._db = connection
         self._path = path
         self._durable = False
@@ -56,6 +70,10 @@ class SqliteStore:
             if self._pragma("application_id") != _APPLICATION_ID:
                 raise CorruptLog(f"{path} is not a session log")
             self.format = self._pragma("user_version")
+            if self.format > format:  # before anything that a newer format may have changed is read
+                raise UnsupportedLog(
+                    f"{path} has log format {self.format}, this version reads up to {format}: upgrade prime-repl"
+                )
             found = self._db.execute("SELECT seq, chain FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
         self._next = found[0] + 1 if found else 0
         self._chain = found[1] if found else _START
@@ -74,7 +92,7 @@ class SqliteStore:
             f"BEGIN; PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={format};{_SCHEMA}COMMIT;"
         )
         db.execute("PRAGMA synchronous=NORMAL")
-        return cls(db, path)
+        return cls(db, path, format)
 
     @classmethod
     def open(cls, path: Path, format: int) -> SqliteStore:
@@ -95,11 +113,7 @@ class SqliteStore:
     def _opened(cls, path: Path, format: int, mode: str) -> SqliteStore:
         db = _connect(path, mode)
         try:
-            store = cls(db, path)
-            if store.format > format:
-                raise UnsupportedLog(
-                    f"{path} has log format {store.format}, this version reads up to {format}: upgrade prime-repl"
-                )
+            store = cls(db, path, format)
             if mode == "rw":
                 db.execute("PRAGMA synchronous=NORMAL")
         except BaseException:
@@ -155,11 +169,16 @@ class SqliteStore:
         with self._reporting():
             return {found[0]: _row(found) for found in self._db.execute(query, (json.dumps(list(seqs)),))}
 
+    def types(self) -> set[str]:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            return {name for (name,) in self._db.execute("SELECT DISTINCT type FROM entries")}
+
     def last(self) -> Row | None:
         """See :class:`prime.store.base.Store`."""
         with self._reporting():
             found = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-        return _row(found) if found else None
+            return _row(found) if found else None
 
     def blob(self, digest: str) -> str:
         """See :class:`prime.store.base.Store`."""
@@ -184,8 +203,11 @@ class SqliteStore:
                 chain = _link(chain, values)
                 if values[0] != expected or stored != chain:
                     raise CorruptLog(f"entry {expected} of {self._path} is not what was written", seq=expected)
-                for digest in json.loads(values[6]).values():
-                    self.blob(digest)
+                for digest in _blobs(values[6]).values():
+                    try:
+                        self.blob(digest)
+                    except CorruptLog as error:
+                        raise CorruptLog(f"entry {expected}: {error}", seq=expected) from error
 
     def close(self) -> None:
         """See :class:`prime.store.base.Store`."""
@@ -200,7 +222,7 @@ class SqliteStore:
 
 
 class _Reporting:
-    """Turns SQLite's own complaints about a damaged file into ours."""
+    """Turns complaints about a file that cannot be read into ours: damage is told from what may pass."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -209,7 +231,9 @@ class _Reporting:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError)):
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
+            raise LogError(f"{self._path} cannot be read now: {error}") from error
+        if isinstance(error, (sqlite3.Error, ValueError)):
             raise CorruptLog(f"{self._path} cannot be read as a session log: {error}") from error
 
 
@@ -224,9 +248,19 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _link(chain: bytes, values: Sequence[object]) -> bytes:
-    return hashlib.sha256(chain + repr(tuple(values)).encode()).digest()
+    # ascii, not repr: what repr escapes depends on the Unicode tables of the Python that runs
+    return hashlib.sha256(chain + ascii(tuple(values)).encode()).digest()
 
 
 def _row(found: tuple[object, ...]) -> Row:
     seq, at, turn, step, type_, body, blobs, ignorable = found
-    return Row(seq, at, turn, step, type_, body, json.loads(blobs) if blobs != "{}" else {}, bool(ignorable))  # type: ignore[arg-type]
+    return Row(seq, at, turn, step, type_, body, _blobs(blobs), bool(ignorable))  # type: ignore[arg-type]
+
+
+def _blobs(column: object) -> dict[str, str]:
+    if column == "{}":
+        return {}
+    blobs: object = json.loads(str(column))
+    if not isinstance(blobs, dict) or not all(isinstance(digest, str) for digest in blobs.values()):
+        raise ValueError("an entry's blobs are not digests")
+    return blobs
