@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from prime import caps, pricing, prompt
@@ -16,8 +15,9 @@ from prime import events as ev
 from prime.cell import Cells
 from prime.context import Context
 from prime.errors import PrimeError, ProviderError
+from prime.live import Live
 from prime.log import Log
-from prime.messages import CallPart, Delta, Header, Part, Reply, TextPart, text_of
+from prime.messages import CallPart, Header, Part, Reply, TextPart, text_of
 from prime.providers.base import Provider
 from prime.repair import closers, not_started
 from prime.request import Interrupted, send
@@ -35,7 +35,7 @@ class Loop:
     provider: Provider
     cells: Cells
     header: Header
-    live: Callable[[Delta], None]
+    live: Live
 
     async def turn(self, cancel: asyncio.Event) -> ev.TurnEnded:
         """Run one turn over what waits in the inbox and return how it ended.

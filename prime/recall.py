@@ -100,8 +100,8 @@ class History:
         return self._told(turn, step, full=True)
 
     async def expand(self, seq: int, *, lines: str | None = None, grep: str | None = None) -> Expanded:
-        """Return the whole text of entry `seq`: a cell's output, a call's value, a message; of it, with lines="10-40" or
-        grep="regular expression", only those lines."""
+        """Return the whole text of entry `seq`: a cell's output, a call's value, a message. lines="10-40" or
+        grep="regular expression" returns only those lines of it."""
         (entry,) = self._pick(seq)
         kind, text = self._whole(entry)
         every = text.splitlines()

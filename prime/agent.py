@@ -1,0 +1,196 @@
+"""One agent: a session, a model, a kernel and its tools, and the inbox through which one talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from types import TracebackType
+
+from prime import events as ev
+from prime import pricing
+from prime.errors import PrimeError
+from prime.loop import Loop
+from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an ask.
+
+    Attributes:
+        text: the last words of the model in the turn, empty when it said none.
+        reason: how the turn ended; ``completed`` is the good case.
+        detail: one line about any other reason.
+        turn: the turn's number.
+        usage: tokens of the turn.
+        cost: its price in US dollars, None when the model's price is unknown.
+        session: the session's id.
+    """
+
+    text: str
+    reason: ev.TurnReason
+    detail: str
+    turn: int
+    usage: Usage
+    cost: Decimal | None
+    session: str
+
+
+class Agent:
+    """Talks to a loop. Use as an async context manager: it runs turns for as long as the block lasts."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._log = loop.log
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._wake = asyncio.Event()
+        self._cancel = asyncio.Event()
+        self._idle = asyncio.Lock()
+        self._driver: asyncio.Task[None] | None = None
+
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self._log.session
+
+    async def __aenter__(self) -> Agent:
+        self._driver = asyncio.create_task(self._drive())
+        if self._log.state.inbox.wakes:  # queued by a process that died before it ran them
+            self._wake.set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cancel.set()
+        if self._driver is not None:
+            async with self._idle:  # a running turn ends first, with its brackets closed
+                self._driver.cancel()
+            await asyncio.wait({self._driver})
+
+    async def ask(self, text: str, images: Sequence[ImagePart] = ()) -> Answer:
+        """Say something and wait for the turn that answers it.
+
+        Cancelling the wait withdraws the input, or ends its turn when that has begun.
+        """
+        input_id = self._queue("ask", text, images)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[input_id] = answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if not self.withdraw(input_id):
+                self.interrupt()
+                async with self._idle:
+                    pass
+            raise
+        finally:
+            self._waiting.pop(input_id, None)
+
+    async def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncIterator[ev.Entry | Delta]:
+        """Say something and yield what happens until the turn that answers it has ended: each log entry as it is
+        stored, and between them the pieces of the replies as they arrive. The last one is the entry of its end."""
+        seen: asyncio.Queue[ev.Entry | Delta] = asyncio.Queue()
+        unobserve, unhear = self._log.observe(seen.put_nowait), self.hear(seen.put_nowait)
+        asking = asyncio.create_task(self.ask(text, images))
+        try:
+            while not asking.done() or not seen.empty():
+                item = asyncio.ensure_future(seen.get())
+                await asyncio.wait({item, asking}, return_when=asyncio.FIRST_COMPLETED)
+                if item.done():
+                    yield item.result()
+                else:
+                    item.cancel()
+            await asking
+        finally:
+            unobserve()
+            unhear()
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
+
+    def steer(self, text: str, images: Sequence[ImagePart] = ()) -> str:
+        """Say something that joins the running turn at its next step, or starts one. Return the input's id."""
+        return self._queue("steer", text, images)
+
+    def inform(self, text: str, images: Sequence[ImagePart] = ()) -> str:
+        """Say something that waits for the next step or turn and starts none by itself. Return the input's id."""
+        return self._queue("inform", text, images)
+
+    def withdraw(self, input_id: str) -> bool:
+        """Take back an input that no turn has claimed; return whether that was in time."""
+        if not any(item.input_id == input_id for item in self._log.state.inbox.pending):
+            return False
+        self._log.append(ev.InputWithdrawn(input_id=input_id), durable=True)
+        return True
+
+    def interrupt(self) -> None:
+        """End the running turn: the request or cell stops, every bracket closes. Without one it does nothing."""
+        if self._idle.locked():
+            self._cancel.set()
+
+    async def cell(self, code: str) -> ev.CellEnded:
+        """Run a cell by hand in the agent's kernel, after the running turn; the model is not told."""
+        async with self._idle:
+            self._cancel = asyncio.Event()
+            try:
+                return await self._loop.cells.run(code, None, self._cancel)
+            except asyncio.CancelledError:
+                self._cancel.set()
+                raise
+
+    def hear(self, listener: Callable[[Delta], None]) -> Callable[[], None]:
+        """Have ``listener`` called with every piece of a reply; return how to stop that."""
+        return self._loop.live.add(listener)
+
+    def _queue(self, kind: ev.InputKind, text: str, images: Sequence[ImagePart]) -> str:
+        if self._driver is None or self._driver.done():
+            raise PrimeError("the agent is not running; use `async with`")
+        parts: tuple[ShownPart, ...] = (TextPart(text=text), *images)
+        input_id = secrets.token_hex(8)
+        self._log.append(ev.InputQueued(input_id=input_id, kind=kind, parts=parts), durable=True)
+        if kind != "inform":
+            self._wake.set()
+        return input_id
+
+    async def _drive(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._log.state.inbox.wakes:
+                    async with self._idle:
+                        await self._turn()
+        except BaseException as error:
+            failure = PrimeError("the agent was closed") if isinstance(error, asyncio.CancelledError) else error
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(failure)
+            raise
+
+    async def _turn(self) -> None:
+        start = len(self._log)
+        self._cancel = asyncio.Event()
+        ended = await self._loop.turn(self._cancel)
+        answer = self._answer(start, ended)
+        for entry in self._log.entries(start, types=("input_claimed",)):
+            waiting = self._waiting.get(entry.event.input_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def _answer(self, start: int, ended: ev.TurnEnded) -> Answer:
+        replies = [entry.event for entry in self._log.entries(start, types=("model_replied",))]
+        texts = [text for reply in replies if (text := text_of(reply.parts))]
+        usage = sum((reply.usage for reply in replies if reply.usage is not None), Usage())
+        return Answer(
+            text=texts[-1] if texts else "",
+            reason=ended.reason,
+            detail=ended.detail,
+            turn=self._log.state.trace.turn,
+            usage=usage,
+            cost=pricing.cost(self._loop.provider.model, usage),
+            session=self._log.session,
+        )

@@ -1,0 +1,202 @@
+"""One frozen configuration. The only reader of the environment and of configuration files.
+
+Precedence: what the caller passes > ``PRIME_REPL_*`` > ``prime-repl.toml`` of the project > the user's
+``config.toml`` > defaults. A project's file comes with a folder that somebody else may have written: it may lower limits and choose among
+hosted models, and nothing else, so that opening a folder neither runs anything nor sends a key anywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import platformdirs
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from prime.errors import ConfigError
+
+PREFIX = "PRIME_REPL_"
+PROJECT_FILE = "prime-repl.toml"
+
+#: Settings that a project's file may have. The limits among them may only be lowered there.
+_PROJECT_KEYS = ("model", "max_steps", "max_seconds", "budget", "max_tokens", "temperature", "effort", "cell_timeout_s")
+_LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s")
+#: Models that a project's file may not choose: they run programs or scripts, or send a key to an address.
+_PRIVATE_MODELS = ("scripted/", "local/", "compatible/")
+
+#: Variables that hold keys of model providers. They reach the provider's client and nothing else.
+KEY_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "PRIME_REPL_API_KEY",
+)
+
+#: Variables that the kernel and its commands get from the host's environment. Everything else stays here: a variable
+#: that nobody thought of may be a secret.
+GUEST_VARIABLES = (
+    "CONDA_PREFIX",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LOGNAME",
+    "MPLBACKEND",
+    "MPLCONFIGDIR",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_COLOR",
+    "PATH",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TEMP",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+)
+
+
+def _names(value: Any) -> Any:
+    return tuple(filter(None, value.replace(",", " ").split())) if isinstance(value, str) else value
+
+
+class Config(BaseModel):
+    """Every setting. Sizes are bytes, times seconds, prices US dollars; None means no limit or the default of others.
+
+    Attributes:
+        model: ``PROVIDER/NAME``; None looks for what is there.
+        base_url: address of ``compatible/NAME``, or in the place of a provider's own.
+        home: the data directory.
+        python: interpreter of the kernel, the host's own by default.
+        max_steps, max_seconds: of one turn.
+        budget: US dollars of one session.
+        max_tokens, temperature, effort: of one reply.
+        cell_timeout_s: of one cell.
+        visible_output_bytes: of a cell's output that the model sees.
+        output_limit_bytes: of a cell's output that the log keeps.
+        idle_timeout_s: silence of a streaming model that counts as a failure.
+        pass_environment: further variables that the kernel and its commands get.
+        keys: provider keys by variable name.
+        guest_environment: the environment of the kernel and its commands.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    base_url: str | None = None
+    home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("prime-repl", appauthor=False)))
+    python: str | None = None
+    max_steps: int = Field(50, gt=0)
+    max_seconds: float | None = Field(None, gt=0)
+    budget: float | None = Field(None, gt=0)
+    max_tokens: int | None = Field(None, gt=0)
+    temperature: float | None = Field(None, ge=0)
+    effort: str | None = None
+    cell_timeout_s: float = Field(600.0, gt=0)
+    visible_output_bytes: int = Field(12_000, ge=1_000)
+    output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
+    idle_timeout_s: float = Field(120.0, gt=0)
+    pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    keys: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    guest_environment: Mapping[str, str] = Field(default_factory=dict, repr=False)
+
+
+#: Settings by name, as files and ``PRIME_REPL_NAME`` variables give them.
+SETTINGS = tuple(name for name in Config.model_fields if name not in ("keys", "guest_environment"))
+
+
+def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration for work in ``cwd``. ``given`` is what the caller passes; None in it means not given.
+    ``environment`` is the process's own by default.
+
+    Raises:
+        ConfigError: one line that names the file or variable, the key, and the nearest valid one.
+    """
+    environment = os.environ if environment is None else environment
+    user_file = Path(platformdirs.user_config_dir("prime-repl", appauthor=False)) / "config.toml"
+    user = _file(user_file, SETTINGS)
+    settings = _narrowed(user, _file(cwd / PROJECT_FILE, _PROJECT_KEYS), cwd / PROJECT_FILE)
+    settings |= _variables(environment)
+    settings |= {name: value for name, value in (given or {}).items() if value is not None}
+    passed = _checked({"pass_environment": settings.get("pass_environment", ())}).pass_environment
+    guest = {name: environment[name] for name in (*GUEST_VARIABLES, *passed) if name in environment}
+    keys = {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
+    return _checked({**settings, "keys": MappingProxyType(keys), "guest_environment": MappingProxyType(guest)})
+
+
+def _checked(settings: Mapping[str, Any]) -> Config:
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = str(found["loc"][0])
+        if found["type"] == "extra_forbidden":
+            raise ConfigError(f"there is no setting {name!r}{_nearest(name, SETTINGS)}") from None
+        raise ConfigError(f"{name}={found['input']!r}: {found['msg'].lower()}") from None
+
+
+def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    for name in found:
+        if name in known:
+            continue
+        if name in SETTINGS:
+            raise ConfigError(f"{path}: a project may not set {name!r}; put it into your own configuration file")
+        raise ConfigError(f"{path}: there is no setting {name!r}{_nearest(name, known)}")
+    return found
+
+
+def _narrowed(user: Mapping[str, Any], project: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the user's settings with the project's over them, no limit higher than without the project."""
+    model = project.get("model")
+    if isinstance(model, str) and model.startswith(_PRIVATE_MODELS):
+        raise ConfigError(
+            f"{path}: a project may not choose {model!r}; pass --model or use your own configuration file"
+        )
+    without, within = _checked(user), _checked({**user, **project})
+    settings = {**user, **project}
+    for name in _LIMITS:
+        allowed, wanted = getattr(without, name), getattr(within, name)
+        if allowed is not None and wanted is not None and wanted > allowed:
+            settings[name] = allowed
+    return settings
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    others = (*KEY_VARIABLES, f"{PREFIX}TEST_LLAMA_SERVER", f"{PREFIX}TEST_MODEL")
+    for variable, value in environment.items():
+        if not variable.startswith(PREFIX) or variable in others:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name not in SETTINGS:
+            raise ConfigError(f"the variable {variable} is no setting{_nearest(name, SETTINGS)}")
+        found[name] = value
+    return found
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
