@@ -1,8 +1,9 @@
 """One frozen configuration. The only reader of the environment and of configuration files.
 
 Precedence: what the caller passes > ``PRIME_REPL_*`` > ``prime-repl.toml`` of the project > the user's
-``config.toml`` > defaults. A project's file comes with a folder that somebody else may have written: it may lower limits and choose among
-hosted models, and nothing else, so that opening a folder neither runs anything nor sends a key anywhere.
+``config.toml`` > defaults. A project's file comes with a folder that somebody else may have written: it may lower
+limits and choose among hosted models, and nothing else, so that opening a folder neither runs anything nor sends a key
+anywhere.
 """
 
 from __future__ import annotations

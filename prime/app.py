@@ -1,0 +1,262 @@
+"""The composition root: the only place that names concrete classes and puts them together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from prime import agent as core
+from prime import events as ev
+from prime import prompt
+from prime.agent import Answer
+from prime.caps import Limits
+from prime.cell import Cells
+from prime.config import Config, load
+from prime.context import Context
+from prime.errors import PrimeError
+from prime.live import Live
+from prime.log import Log
+from prime.loop import Loop
+from prime.messages import Delta, Header, ImagePart, Parameters
+from prime.providers import registry
+from prime.providers.base import Provider
+from prime.recall import ContextInfo, History, Notes
+from prime.repl.kernel import KernelRepl
+from prime.sessions import Sessions
+from prime.shown import context_line
+from prime.tools.base import Tool
+from prime.tools.catalogue import BUILTIN, Catalogue
+from prime.tools.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A session with its kernel and tools, ready to run cells."""
+
+    log: Log
+    context: Context
+    cells: Cells
+
+
+@asynccontextmanager
+async def workshop(
+    config: Config,
+    cwd: Path | None,
+    *,
+    session: str | None = None,
+    tools: Iterable[Tool] = (),
+    window: int | None = None,
+) -> AsyncIterator[Workshop]:
+    """Open a session, a new one by default, and everything that cells need; close it all at the end.
+
+    ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window`` is
+    the model's, in tokens.
+
+    Raises:
+        LogError: the session cannot be opened.
+    """
+    sessions = Sessions(config.home)
+    resumed = sessions.resolve(session) if session is not None else None
+    with sessions.open(resumed) if resumed else sessions.create(cwd or Path.cwd()) as log:
+        folder = (cwd or Path(log.state.cwd)).resolve()
+        if not folder.is_dir():
+            raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
+        context = Context(log)
+        info = ContextInfo(context.used, window)
+        catalogue = Catalogue((*BUILTIN, *History(log).tools(), *Notes(log).tools(), *info.tools(), *tools))
+        repl = KernelRepl(
+            catalogue.bindings(),
+            cwd=folder,
+            python=config.python,
+            generation=log.state.kernel.generation + 1,
+            output_limit=config.output_limit_bytes,
+            environment=config.guest_environment,
+        )
+        limits = Limits(
+            max_steps=config.max_steps,
+            max_seconds=config.max_seconds,
+            max_cost=config.budget,
+            cell_timeout_s=config.cell_timeout_s,
+            visible_output_bytes=config.visible_output_bytes,
+        )
+        workspace = Workspace(folder, config.guest_environment)
+        cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
+        try:
+            yield Workshop(log, context, cells)
+        finally:
+            await repl.close()
+
+
+@asynccontextmanager
+async def running(
+    config: Config, cwd: Path | None, provider: Provider, *, session: str | None = None, tools: Iterable[Tool] = ()
+) -> AsyncIterator[core.Agent]:
+    """Open a session and run an agent of ``provider`` over it; close both at the end.
+
+    Raises:
+        LogError: the session cannot be opened.
+    """
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(provider.close)
+        window = provider.context_window
+        shop = await stack.enter_async_context(workshop(config, cwd, session=session, tools=tools, window=window))
+        limits = shop.cells.limits
+        system = prompt.system(
+            shop.cells.catalogue.bindings(),
+            visible_output_bytes=limits.visible_output_bytes,
+            cell_timeout_s=limits.cell_timeout_s,
+        )
+        parameters = Parameters(max_tokens=config.max_tokens, temperature=config.temperature, effort=config.effort)
+        header = Header(model=provider.model, system=system, tools=(prompt.tool(),), parameters=parameters)
+        loop = Loop(shop.log, shop.context, provider, shop.cells, header, Live())
+        yield await stack.enter_async_context(core.Agent(loop))
+
+
+def model(config: Config) -> Provider:
+    """Return the configured model.
+
+    Raises:
+        ModelNotFound, ConfigError: none is configured, or not like this; one line that lists the choices.
+    """
+    return registry.resolve(config.model, settings(config))
+
+
+def settings(config: Config) -> registry.Settings:
+    """Return what providers need of a configuration."""
+    return registry.Settings(
+        keys=config.keys,
+        base_url=config.base_url,
+        models_dir=config.home / "models",
+        idle_timeout_s=config.idle_timeout_s,
+        environment=config.guest_environment,
+    )
+
+
+class Agent:
+    """An agent, from its options. Use as an async context manager; :meth:`sync` gives a blocking one.
+
+        async with prime.Agent(model="deepseek/deepseek-chat", cwd=".") as agent:
+            answer = await agent.ask("How many tests are there?")
+
+    Args:
+        model: ``PROVIDER/NAME``, or a :class:`~prime.providers.base.Provider`; by default the configured one.
+        cwd: the folder it works in, the current one by default (a resumed session: its own).
+        tools: further tools, made with ``@prime.tool``.
+        session: a session to go on with, by id, by the start of one, or ``last``; by default a new one.
+        options: any further setting of :class:`~prime.config.Config`, such as ``max_steps`` or ``home``.
+
+    Raises (when entered):
+        ConfigError, ModelNotFound: the options are wrong.
+        LogError: the session cannot be opened.
+    """
+
+    def __init__(
+        self,
+        model: str | Provider | None = None,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        tools: Sequence[Tool] = (),
+        session: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._model = model
+        self._cwd = Path(cwd) if cwd is not None else None
+        self._tools = tuple(tools)
+        self._session = session
+        self._options = options
+        self._stack = AsyncExitStack()
+        self._agent: core.Agent | None = None
+
+    @classmethod
+    @contextmanager
+    def sync(cls, *args: Any, **options: Any) -> Iterator[SyncAgent]:
+        """Give the same agent with blocking methods, for programs without an event loop. Takes what the class takes."""
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(cls(*args, **options)) as agent:
+            yield SyncAgent(portal, agent)
+
+    async def __aenter__(self) -> Agent:
+        given: Mapping[str, Any] = self._options
+        if isinstance(self._model, str):
+            given = {**given, "model": self._model}
+        config = load(self._cwd or Path.cwd(), given)
+        provider = model(config) if self._model is None or isinstance(self._model, str) else self._model
+        opened = running(config, self._cwd, provider, session=self._session, tools=self._tools)
+        self._agent = await self._stack.enter_async_context(opened)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._agent = None
+        await self._stack.aclose()
+
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self._core.session
+
+    async def ask(self, text: str, images: Sequence[ImagePart] = ()) -> Answer:
+        """See :meth:`prime.agent.Agent.ask`."""
+        return await self._core.ask(text, images)
+
+    def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncIterator[ev.Entry | Delta]:
+        """See :meth:`prime.agent.Agent.stream`."""
+        return self._core.stream(text, images)
+
+    async def cell(self, code: str) -> ev.CellEnded:
+        """See :meth:`prime.agent.Agent.cell`."""
+        return await self._core.cell(code)
+
+    def steer(self, text: str, images: Sequence[ImagePart] = ()) -> str:
+        """See :meth:`prime.agent.Agent.steer`."""
+        return self._core.steer(text, images)
+
+    def inform(self, text: str, images: Sequence[ImagePart] = ()) -> str:
+        """See :meth:`prime.agent.Agent.inform`."""
+        return self._core.inform(text, images)
+
+    def withdraw(self, input_id: str) -> bool:
+        """See :meth:`prime.agent.Agent.withdraw`."""
+        return self._core.withdraw(input_id)
+
+    def interrupt(self) -> None:
+        """See :meth:`prime.agent.Agent.interrupt`."""
+        self._core.interrupt()
+
+    @property
+    def _core(self) -> core.Agent:
+        if self._agent is None:
+            raise PrimeError("the agent is not running; use `async with prime.Agent(...) as agent`")
+        return self._agent
+
+
+class SyncAgent:
+    """The blocking face of an :class:`Agent`, whose event loop runs in a thread of its own."""
+
+    def __init__(self, portal: BlockingPortal, agent: Agent) -> None:
+        self._portal = portal
+        self._agent = agent
+        self.session = agent.session
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._agent, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found = self._portal.call(lambda: method(*args, **kwargs))
+            return self._each(found) if isinstance(found, AsyncIterator) else found
+
+        return call
+
+    def _each(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._portal.call(items.__anext__)
+            except StopAsyncIteration:
+                return
