@@ -1,0 +1,241 @@
+"""The floors of the code, its purity and its size.
+
+Read with `ast` rather than with an import graph library: the same walk answers what a graph does not hold (imports
+inside functions, relative imports of the guest, third parties by file, sizes), and needs nothing importable.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+#: Module or group -> floor. A module imports only from lower floors; inside a group imports run one way. A half floor
+#: stands on the whole one below it. A new file needs one row.
+FLOORS: dict[str, float] = {
+    "prime_kernel": 0,
+    "prime.errors": 1,
+    "prime.messages": 1,
+    "prime.live": 1.5,
+    "prime.config": 1.5,
+    "prime.events": 2,
+    "prime.store": 2,
+    "prime.repl": 2,
+    "prime.tools": 2,
+    "prime.providers": 2,
+    "prime.policies": 2.5,
+    "prime.trace": 3,
+    "prime.inbox": 3,
+    "prime.surface": 3,
+    "prime.tokens": 3,
+    "prime.pricing": 3,
+    "prime.prompt": 3,
+    "prime.projection": 3,
+    "prime.state": 3.5,
+    "prime.repair": 3.5,
+    "prime.log": 4,
+    "prime.verify": 4.5,
+    "prime.sessions": 4.5,
+    "prime.recall": 4.5,
+    "prime.caps": 6,
+    "prime.shown": 6,
+    "prime.dispatch": 6,
+    "prime.context": 6,
+    "prime.request": 6,
+    "prime.cell": 6.5,
+    "prime.loop": 7,
+    "prime.agent": 8,
+    "prime.agents": 9,
+    "prime.jobs": 9,
+    "prime.views": 9,
+    "prime.testing": 9,
+    "prime.app": 10,
+    "prime.cli": 11,
+    "prime.__main__": 12,
+    "prime": 12,
+}
+
+#: These meet in the loop, by value.
+STRANGERS = ("prime.repl", "prime.tools", "prime.providers", "prime.policies", "prime.views")
+
+#: Guest file -> what it may import beside the standard library. The guest runs in the user's environment, which is
+#: sure to have ipykernel and what that needs, and nothing else.
+GUEST_IMPORTS = {
+    "app": {"IPython", "ipykernel", "traitlets"},
+    "cell": {"IPython"},
+    "display": {"IPython"},
+    "interrupt": {"ipykernel"},
+    "shell": {"IPython", "ipykernel", "traitlets"},
+    "streams": {"ipykernel"},
+    "threads": {"ipykernel"},
+}
+
+#: Imports inside a function: (module, what it imports). Only an optional dependency may be here.
+LOCAL_IMPORTS: set[tuple[str, str]] = set()
+
+#: Imports of the guest by its full name. The package is only importable once this file has loaded it.
+ABSOLUTE_IMPORTS = {("prime_kernel.launch", "prime_kernel.app")}
+
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 8
+
+
+class Module(NamedTuple):
+    """A parsed file."""
+
+    name: str
+    lines: int
+    tree: ast.Module
+
+
+class Import(NamedTuple):
+    """One imported module. ``local``: inside a function; ``typing``: under ``if TYPE_CHECKING``."""
+
+    source: str
+    target: str
+    local: bool
+    typing: bool
+
+
+def _modules() -> Iterator[Module]:
+    for folder, package in ((ROOT / "kernel", "prime_kernel"), (ROOT / "prime", "prime")):
+        for path in sorted(folder.rglob("*.py")):
+            parts = (package, *path.relative_to(folder).with_suffix("").parts)
+            text = path.read_text()
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            yield Module(name, text.count("\n"), ast.parse(text))
+
+
+MODULES = {module.name: module for module in _modules()}
+PACKAGES = {name.rpartition(".")[0] for name in MODULES}
+
+
+def _imports(module: Module) -> Iterator[Import]:
+    def visit(node: ast.AST, local: bool, typing: bool) -> Iterator[Import]:
+        for target in _targets(module, node):
+            yield Import(module.name, target, local, typing)
+        local |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        typing |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, local, typing)
+
+    return visit(module.tree, False, False)
+
+
+def _targets(module: Module, node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        base = module.name if module.name in PACKAGES else module.name.rpartition(".")[0]
+        for _ in range(node.level - 1):
+            base = base.rpartition(".")[0]
+        start = node.module if not node.level else f"{base}.{node.module}" if node.module else base
+        for alias in node.names:
+            inner = f"{start}.{alias.name}"
+            yield inner if inner in MODULES else str(start)
+
+
+def _row(name: str) -> str | None:
+    """Return the row of the floors table that a module belongs to: its own, or that of its group."""
+    if name in FLOORS:
+        return name
+    first, _, rest = name.partition(".")
+    group = f"{first}.{rest.partition('.')[0]}" if first == "prime" else first
+    return group if group in FLOORS and group in PACKAGES else None
+
+
+IMPORTS = [found for module in MODULES.values() for found in _imports(module)]
+OURS = [found for found in IMPORTS if found.target in MODULES and found.source != found.target]
+
+
+def test_every_file_has_a_floor() -> None:
+    assert [name for name in MODULES if _row(name) is None] == []
+
+
+def test_imports_go_down() -> None:
+    up = []
+    for found in OURS:
+        source, target = _row(found.source), _row(found.target)
+        if source is None or target is None or source == target:
+            continue
+        if FLOORS[target] >= FLOORS[source]:
+            up.append(f"{found.source} ({FLOORS[source]}) imports {found.target} ({FLOORS[target]})")
+    assert up == []
+
+
+def test_groups_that_meet_in_the_loop_never_import_each_other() -> None:
+    met = [
+        f"{found.source} imports {found.target}"
+        for found in OURS
+        if _row(found.source) != _row(found.target)
+        and _row(found.source) in STRANGERS
+        and _row(found.target) in STRANGERS
+    ]
+    assert met == []
+
+
+def test_imports_inside_a_group_run_one_way() -> None:
+    needs: dict[str, set[str]] = {}
+    for found in OURS:
+        if not found.typing and found.target not in PACKAGES:
+            needs.setdefault(found.source, set()).add(found.target)
+    while leaves := [name for name, targets in needs.items() if not targets & needs.keys()]:
+        for name in leaves:
+            del needs[name]
+    assert sorted(needs) == []
+
+
+def test_the_guest_imports_the_standard_library_and_what_is_listed() -> None:
+    foreign = []
+    for found in IMPORTS:
+        package, _, name = found.source.partition(".")
+        root = found.target.partition(".")[0]
+        allowed = {"prime_kernel", *sys.stdlib_module_names, *GUEST_IMPORTS.get(name, ())}
+        if package == "prime_kernel" and root not in allowed:
+            foreign.append(f"{found.source} imports {found.target}")
+    assert foreign == []
+
+
+def test_the_guest_imports_itself_relatively() -> None:
+    absolute = []
+    for name, module in MODULES.items():
+        if name.partition(".")[0] != "prime_kernel":
+            continue
+        for node in ast.walk(module.tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [str(node.module)]
+            absolute += [
+                f"{name} imports {target}"
+                for target in names
+                if target.partition(".")[0] in {"prime", "prime_kernel"} and (name, target) not in ABSOLUTE_IMPORTS
+            ]
+    assert absolute == []
+
+
+def test_imports_stand_at_the_top_of_the_file() -> None:
+    hidden = [
+        f"{found.source} imports {found.target}"
+        for found in IMPORTS
+        if found.local and (found.source, found.target) not in LOCAL_IMPORTS
+    ]
+    assert hidden == []
+
+
+def test_files_and_functions_stay_small() -> None:
+    large = [f"{name}: {module.lines} lines" for name, module in MODULES.items() if module.lines >= MAX_FILE]
+    for name, module in MODULES.items():
+        for node in ast.walk(module.tree):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            lines = int(node.end_lineno or node.lineno) - node.lineno + 1
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = len([each for each in given if each.arg not in {"self", "cls"}])
+            if lines >= MAX_FUNCTION:
+                large.append(f"{name}.{node.name}: {lines} lines")
+            if count >= MAX_PARAMETERS:
+                large.append(f"{name}.{node.name}: {count} parameters")
+    assert large == []
