@@ -5,7 +5,8 @@ from prime.app import Agent, SyncAgent
 from prime.errors import PrimeError
 from prime.messages import Delta, ImagePart, Usage
 from prime.sessions import VERSION as __version__
-from prime.tools import Workspace, tool
+from prime.tools.base import tool
+from prime.tools.workspace import Workspace
 
 __all__ = [
     "Agent",
