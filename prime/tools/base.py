@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, overload
 
-import anyio.to_thread
 from prime_kernel.lossless import NotLossless, lossless
 from prime_kernel.wire import Binding
 from pydantic import ValidationError
@@ -24,6 +23,7 @@ from typing_extensions import ParamSpec, TypeVar
 from prime.errors import ToolFailed
 from prime.messages import ImagePart
 from prime.tools.signature import Signature, read_signature, value_text
+from prime.tools.threads import in_thread
 from prime.tools.workspace import Workspace
 
 P = ParamSpec("P", default=...)
@@ -84,7 +84,7 @@ class Tool(Generic[P, R]):
         """Check the arguments, run the body and return its canonical JSON value.
 
         A body that is not a coroutine function runs in a worker thread. When the call is cancelled such a thread cannot
-        be stopped: it runs on to its end and its value is dropped.
+        be stopped: it runs on to its end and its value is dropped (see :func:`prime.tools.threads.abandoned`).
 
         Raises:
             ToolFailed: what the body raised, ``bad_arguments``, ``invalid_value`` when the value is not of the declared
@@ -98,7 +98,7 @@ class Tool(Generic[P, R]):
             if inspect.iscoroutinefunction(inspect.unwrap(body)):
                 value = await body(**values)
             else:
-                value = await anyio.to_thread.run_sync(functools.partial(body, **values), abandon_on_cancel=True)
+                value = await in_thread(functools.partial(body, **values))
         except ToolFailed:
             raise
         except Exception as error:
