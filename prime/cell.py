@@ -122,6 +122,7 @@ class _Run:
         return ended
 
     def _output(self, output: Output) -> None:
+        self.calls.commit()  # the log keeps the order of calls and output
         rendering = self._rendering(output.call) if output.call is not None else None
         text = output.text if rendering is None else rendering
         image = None
@@ -135,7 +136,6 @@ class _Run:
 
     def _rendering(self, call: int) -> str | None:
         """Return the tool's own form of a completion that is the untouched value of ``call``."""
-        self.calls.commit()
         target, arguments = "", None
         for entry in self._cells.log.entries(self._start, types=("dispatch_started", "dispatch_ended")):
             if entry.event.call != call:

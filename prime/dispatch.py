@@ -1,8 +1,8 @@
 """The host calls of one cell: which may overlap, in which order they enter the log, and what answers them.
 
-Calls start in submission order. Parallel-safe ones overlap, at most ``in_flight`` at a time; an exclusive one waits for
-all before it and blocks all behind it. An answer goes back as soon as it is there; the log gains starts and ends in
-submission order, those of one turn of the event loop in one commit.
+Calls start in submission order. Parallel-safe ones overlap, at most :data:`IN_FLIGHT` at a time; an exclusive one waits
+for all before it and blocks all behind it. An answer goes back as soon as it is there. The log gains starts and ends in
+submission order, those of a moment in one commit; a call with effects waits until its start is on the disk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from prime.tools.workspace import Workspace
 
 #: Calls of a cell that run at the same time; more wait (design: repl, "Lease").
 IN_FLIGHT = 16
+
+#: Seconds for which starts and ends are gathered into one commit. A commit costs as much as the rest of a short call,
+#: and nobody was told yet that these entries are stored: a cell's result comes after all of them.
+GATHER_S = 0.005
 
 _CANCELLED = Error("cancelled", "the call was stopped before it ended; it may have had effects")
 
@@ -60,7 +64,8 @@ class CellCalls:
         self._uncommitted: deque[_Job] = deque()
         self._running: dict[int, _Job] = {}
         self._answers: set[asyncio.Task[None]] = set()
-        self._pumping = False
+        self._pending: list[ev.DispatchStarted | ev.DispatchEnded] = []
+        self._commit: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -74,7 +79,7 @@ class CellCalls:
             tool = None  # the job itself reports it, in its place in the order
         self._waiting.append(_Job(call, tool))
         self._idle.clear()
-        self._wake()
+        self._start()
 
     def cancel(self, call: int) -> None:
         """Stop a call that nobody waits for: a waiting one never starts, a running one is cancelled."""
@@ -82,14 +87,14 @@ class CellCalls:
             if job.call.call == call:
                 self._waiting.remove(job)
                 self._reply(job, _CANCELLED)
-                self._wake()
+                self._start()
                 return
         if (running := self._running.get(call)) is not None and running.task is not None:
             running.task.cancel()
 
     def commit(self) -> None:
-        """Put into the log now what has ended and is not held back by an earlier call."""
-        self._pump()
+        """Put into the log now what has begun, and what has ended and is not held back by an earlier call."""
+        self._store(durable=False)
 
     async def close(self, *, stop: bool) -> None:
         """Wait until every call has its end in the log; with ``stop``, cancel them first.
@@ -101,64 +106,51 @@ class CellCalls:
             for job in (*self._waiting, *self._running.values()):
                 self.cancel(job.call.call)
         await self._idle.wait()
+        self.commit()
         if self._answers:
             await asyncio.wait(self._answers)
         if self._failure is not None:
             raise self._failure
 
-    def _wake(self) -> None:
-        if not self._pumping:
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._pumping = False
-        try:
-            ended = self._ended()
-            begun = self._begin()
-            if ended or begun:
-                durable = any(job.tool is not None and job.tool.effects for job in begun)
-                self._log.append(*ended, *map(self._start_event, begun), durable=durable)
-        except Exception as error:
-            self._fail(error)
-            return
-        for job in begun:
+    def _start(self) -> None:
+        """Start every call that may start now."""
+        while self._waiting and self._may_start(self._waiting[0]):
+            job = self._waiting.popleft()
+            self._pending.append(self._start_event(job))
+            if job.tool is not None and job.tool.effects:
+                if not self._store(durable=True):
+                    return
+            else:
+                self._gather()
+            self._running[job.call.call] = job
+            self._uncommitted.append(job)
             job.started = time.monotonic()
             job.task = asyncio.create_task(self._run(job))
             job.task.add_done_callback(lambda _, job=job: self._settle(job))  # type: ignore[misc]
-        if not (self._waiting or self._running or self._uncommitted):
+        if not (self._waiting or self._running):
             self._idle.set()
-
-    def _ended(self) -> list[ev.DispatchEnded]:
-        events = []
-        while self._uncommitted and (outcome := self._uncommitted[0].outcome) is not None:
-            job = self._uncommitted.popleft()
-            events.append(
-                ev.DispatchEnded(
-                    cell=self._cell,
-                    call=job.call.call,
-                    value=outcome.value if isinstance(outcome, Value) else None,
-                    error=ev.DispatchError(code=outcome.code, message=outcome.message)
-                    if isinstance(outcome, Error)
-                    else None,
-                    duration_s=job.duration_s,
-                )
-            )
-        return events
-
-    def _begin(self) -> list[_Job]:
-        begun: list[_Job] = []
-        while self._waiting and self._may_start(self._waiting[0]):
-            job = self._waiting.popleft()
-            self._running[job.call.call] = job
-            self._uncommitted.append(job)
-            begun.append(job)
-        return begun
 
     def _may_start(self, job: _Job) -> bool:
         if any(not _parallel(running) for running in self._running.values()):
             return False
         return len(self._running) < IN_FLIGHT if _parallel(job) else not self._running
+
+    def _gather(self) -> None:
+        if self._commit is None:
+            self._commit = asyncio.get_running_loop().call_later(GATHER_S, self.commit)
+
+    def _store(self, *, durable: bool) -> bool:
+        """Commit what is pending; return whether the log took it."""
+        if self._commit is not None:
+            self._commit.cancel()
+            self._commit = None
+        events, self._pending = self._pending, []
+        if events:
+            try:
+                self._log.append(*events, durable=durable)
+            except Exception as error:
+                self._fail(error)
+        return self._failure is None
 
     def _start_event(self, job: _Job) -> ev.DispatchStarted:
         call = job.call
@@ -168,6 +160,18 @@ class CellCalls:
             # only a forged frame gets here: the kernel's own door lets nothing through that the log refuses
             job.tool = None
             return ev.DispatchStarted(cell=self._cell, call=call.call, target=call.target, arguments={})
+
+    def _end_event(self, job: _Job, outcome: Outcome) -> ev.DispatchEnded:
+        error = None
+        if isinstance(outcome, Error):
+            error = ev.DispatchError(code=outcome.code, message=outcome.message)
+        return ev.DispatchEnded(
+            cell=self._cell,
+            call=job.call.call,
+            value=outcome.value if isinstance(outcome, Value) else None,
+            error=error,
+            duration_s=job.duration_s,
+        )
 
     async def _run(self, job: _Job) -> Outcome:
         outcome: Outcome
@@ -191,7 +195,10 @@ class CellCalls:
             self._reply(job, job.outcome)
         else:
             job.outcome = job.task.result()
-        self._wake()
+        while self._uncommitted and (outcome := self._uncommitted[0].outcome) is not None:
+            self._pending.append(self._end_event(self._uncommitted.popleft(), outcome))
+            self._gather()
+        self._start()
 
     def _reply(self, job: _Job, outcome: Outcome) -> None:
         task = asyncio.ensure_future(self._answer(job.call.call, outcome))
@@ -209,6 +216,7 @@ class CellCalls:
         self._waiting.clear()
         self._running.clear()
         self._uncommitted.clear()
+        self._pending.clear()
         self._idle.set()
 
 

@@ -6,7 +6,6 @@ handed out cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -31,9 +30,10 @@ def thaw(value: Any) -> Any:
 def _thawed(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         return value  # lossless() refuses what is too deep or cyclic, with the place
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is dict or kind is MappingProxyType:
         return {key: _thawed(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
+    if kind is tuple or kind is list:
         return [_thawed(item, depth + 1) for item in value]
     return value
 
