@@ -14,6 +14,7 @@ from prime import pricing
 from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
+from prime.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class Agent:
         """The session's id."""
         return self._log.session
 
+    @property
+    def state(self) -> State:
+        """What the log says so far, to read: names, the note, usage, what is open."""
+        return self._log.state
+
     async def __aenter__(self) -> Agent:
         self._driver = asyncio.create_task(self._drive())
         if self._log.state.inbox.wakes:  # queued by a process that died before it ran them
@@ -94,7 +100,7 @@ class Agent:
         """Say something and yield what happens until the turn that answers it has ended: each log entry as it is
         stored, and between them the pieces of the replies as they arrive. The last one is the entry of its end."""
         seen: asyncio.Queue[ev.Entry | Delta] = asyncio.Queue()
-        unobserve, unhear = self._log.observe(seen.put_nowait), self.hear(seen.put_nowait)
+        unobserve = self.observe(seen.put_nowait)
         asking = asyncio.create_task(self.ask(text, images))
         try:
             while not asking.done() or not seen.empty():
@@ -107,7 +113,6 @@ class Agent:
             await asking
         finally:
             unobserve()
-            unhear()
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
@@ -142,9 +147,16 @@ class Agent:
                 self._cancel.set()
                 raise
 
-    def hear(self, listener: Callable[[Delta], None]) -> Callable[[], None]:
-        """Have ``listener`` called with every piece of a reply; return how to stop that."""
-        return self._loop.live.add(listener)
+    def observe(self, observer: Callable[[ev.Entry | Delta], None]) -> Callable[[], None]:
+        """Have ``observer`` called with each log entry as it is stored and with each piece of a reply as it arrives,
+        whoever began the turn; return how to stop that. What it raises is reported and disturbs nobody."""
+        unobserve, unhear = self._log.observe(observer), self._loop.live.add(observer)
+
+        def stop() -> None:
+            unobserve()
+            unhear()
+
+        return stop
 
     def _queue(self, kind: ev.InputKind, text: str, images: Sequence[ImagePart]) -> str:
         if self._driver is None or self._driver.done():
