@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import socket
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import IPython
 from ipykernel._version import __version__ as ipykernel_version
 from ipykernel.kernelapp import IPKernelApp
+from tornado.ioloop import IOLoop
 from traitlets import Type
 from traitlets.config import Config
 
@@ -86,6 +89,8 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     bridge.send(Hello(PROTOCOL, token, os.getpid(), platform.python_version(), IPython.__version__, ipykernel_version))
     app = App.instance(config=Config(_CONFIG))
     app.initialize(list(argv))
+    # traitlets keeps the logger at DEBUG and filters in its handler, which costs a formatted record per message
+    app.log.setLevel(logging.WARNING)
     os.environ.pop("JPY_PARENT_PID", None)
     received = bridge.receive()
     if received is None or not isinstance(received[0], Setup):
@@ -93,5 +98,13 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     inherit_context()
     app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
     bridge.start()
-    bridge.send(Ready(policy.name))
+    # once the loop runs and has published its first status: a subscription that arrives together with it goes unnoticed
+    IOLoop.current().add_callback(_ready, app, bridge)
     app.start()
+
+
+def _ready(app: App, bridge: Bridge) -> None:
+    published = threading.Event()
+    app.iopub_thread.schedule(published.set)
+    published.wait()
+    bridge.send(Ready(policy.name))

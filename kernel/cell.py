@@ -61,6 +61,7 @@ class Cells:
             reply["evalue"] = failure.message(shell.failed)
             reply["traceback"] = shell._last_traceback
         await self._drain(held)
+        shell.user_ns.pop(f"_i{shell.execution_count - 1}", None)  # one more name with every cell; In has the text
         bound, removed = before.difference(shell.user_ns)
         unawaited = tuple(
             f"{call._target}: {call._error.code}: {call._error.message}"[:500]

@@ -19,29 +19,28 @@ class Names:
         """``hidden`` are the interpreter's own names and values, ``own`` the names this package puts there."""
         self._hidden = hidden
         self._own = own
-        self._before = self._picture(namespace)
+        self._before = _identities(namespace)
 
     def difference(self, namespace: Mapping[str, Any]) -> tuple[tuple[Name, ...], tuple[str, ...]]:
         """Return the names set (with their types) and removed since the picture was taken, each in order of binding."""
-        after = self._picture(namespace)
+        before, after = self._before, _identities(namespace)
         changed = tuple(
             Name(name, type_name(namespace[name]))
             for name, identity in after.items()
-            if self._before.get(name) != identity and name in namespace
+            if before.get(name) != identity and self._counts(name, identity) and name in namespace
         )
-        return changed, tuple(name for name in self._before if name not in after)
+        gone = (name for name in before if name not in after)
+        return changed, tuple(name for name in gone if self._counts(name, before[name]))
 
-    def _picture(self, namespace: Mapping[str, Any]) -> dict[str, int]:
-        hidden = self._hidden
-        # a thread of the user's may bind a name meanwhile: copying is atomic, iterating is not
-        return {
-            name: id(value)
-            for name, value in dict(namespace).items()
-            if isinstance(name, str)
-            and not name.startswith("_")
-            and name not in self._own
-            and not (name in hidden and hidden[name] is value)
-        }
+    def _counts(self, name: Any, identity: int) -> bool:
+        if not isinstance(name, str) or name.startswith("_") or name in self._own:
+            return False
+        return not (name in self._hidden and id(self._hidden[name]) == identity)
+
+
+def _identities(namespace: Mapping[str, Any]) -> dict[str, int]:
+    values = dict(namespace)  # at once: a thread of the user's may bind a name meanwhile
+    return dict(zip(values, map(id, values.values()), strict=True))
 
 
 def type_name(value: Any) -> str:

@@ -139,7 +139,7 @@ class Cell:
 def output(message: dict[str, Any], late: bool) -> Output | None:
     """Return the output that an iopub message carries, if any. Whatever the message holds, it does not raise."""
     content = message["content"]
-    kind = message["msg_type"]
+    kind = message["header"].get("msg_type")
     if kind == "stream":
         name, text = content.get("name"), content.get("text")
         if not isinstance(text, str) or not text:

@@ -125,7 +125,7 @@ class KernelRepl:
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.call_later(timeout_s, self._stop_soon, "timeout")
         try:
-            await live.run(current, code)
+            live.run(current, code)
             async for signal in current.signals():
                 live.delivered()
                 if isinstance(signal, Ended):
@@ -160,7 +160,7 @@ class KernelRepl:
             return
         cell.stop = status
         for _ in range(round(_KILL_AFTER_S / _INTERRUPT_EVERY_S)):
-            await live.interrupt()
+            live.interrupt()
             try:
                 async with asyncio.timeout(_INTERRUPT_EVERY_S):
                     await cell.finished.wait()

@@ -84,7 +84,7 @@ class LiveKernel:
             interrupts=ready.interrupts,
         )
 
-    async def run(self, cell: Cell, code: str) -> None:
+    def run(self, cell: Cell, code: str) -> None:
         """Submit a cell. Its signals go to ``cell`` from now on."""
         assert self._channels is not None
         self._cell = cell
@@ -95,7 +95,7 @@ class LiveKernel:
         if self.lost.done():
             cell.lost(self.lost.result())
         else:
-            await self._channels.execute(cell.id, code)
+            self._channels.execute(cell.id, code)
 
     def delivered(self) -> None:
         """Take notice that the consumer took a signal: reading may go on."""
@@ -115,12 +115,12 @@ class LiveKernel:
         else:
             self._bridge.send(Failure(call, outcome.code, outcome.message))
 
-    async def interrupt(self) -> None:
+    def interrupt(self) -> None:
         """Interrupt the running cell, once."""
         if self._process is not None:
             self._process.interrupt()
         if self._wakes and self._channels is not None:
-            await self._channels.wake()
+            self._channels.wake()
 
     async def kill(self, reason: str) -> None:
         """Kill the process and everything in its group, and wait for it. Idempotent."""
@@ -135,7 +135,7 @@ class LiveKernel:
         await self.kill("the kernel was closed")
         self._bridge.close()
         if self._channels is not None:
-            await self._channels.close()
+            self._channels.close()
         if self._process is not None:
             self._process.release()
         self._folder.remove()
@@ -217,7 +217,7 @@ class LiveKernel:
     def _published(self, message: dict[str, Any]) -> None:
         cell = self._cell
         mine = cell is not None and message["parent_header"].get("msg_id") == cell.id
-        if message["msg_type"] == "status":
+        if message["header"].get("msg_type") == "status":
             if cell is not None and mine and message["content"].get("execution_state") == "idle":
                 cell.idled()
             return
