@@ -28,13 +28,13 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def provider(server: ModelServer, dialect: str, *, idle_s: float = 20.0, key: str | None = "secret") -> HttpProvider:
+def provider(server: ModelServer, dialect: str, *, idle_s: float = 20.0, loopback: bool = True) -> HttpProvider:
     who = f"test/{dialect}"
     if dialect == "chat":
         wire, base_url = Chat("served", DIALECTS["openai"], who), server.chat_url
     else:
         wire, base_url = Messages("served", who), server.url
-    return HttpProvider(who, wire, Endpoint(base_url, key, loopback=True), patience=Patience(idle_s=idle_s))
+    return HttpProvider(who, wire, Endpoint(base_url, "secret", loopback=loopback), patience=Patience(idle_s=idle_s))
 
 
 async def ask(server: ModelServer, dialect: str, *, idle_s: float = 20.0) -> tuple[Reply, list[Delta]]:
@@ -89,13 +89,14 @@ async def test_keys_go_where_the_dialect_wants_them() -> None:
     assert "secret" not in repr(Endpoint("http://h", "secret"))
 
 
-async def test_the_connection_is_used_again(dialect: str) -> None:
+@pytest.mark.parametrize("loopback", [False, True])
+async def test_the_connection_to_a_distant_server_is_used_again(dialect: str, loopback: bool) -> None:
     with ModelServer([Answer(text="a"), Answer(text="b")]) as server:
-        model = provider(server, dialect)
+        model = provider(server, dialect, loopback=loopback)
         await model.reply(ASKED, lambda delta: None)
         await model.reply(ASKED, lambda delta: None)
         await model.close()
-    assert server.ports[0] == server.ports[1]
+    assert (server.ports[0] == server.ports[1]) is not loopback
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,9 @@ class Messages:
         """Return the version header and, with a key, the key header."""
         return {"anthropic-version": API_VERSION, **({"x-api-key": key} if key else {})}
 
-    def decoder(self) -> MessagesDecoder:
+    def decoder(self, request: Request) -> MessagesDecoder:
         """Return a decoder for one reply."""
+        del request
         return MessagesDecoder(self.who)
 
 

@@ -95,8 +95,9 @@ class Chat:
         """Return the bearer header, or nothing without a key."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def decoder(self) -> ChatDecoder:
+    def decoder(self, request: Request) -> ChatDecoder:
         """Return a decoder for one reply."""
+        del request
         return ChatDecoder(self.dialect, self.who)
 
 
@@ -210,10 +211,13 @@ class ChatDecoder:
         if self._text:
             parts.append(TextPart(text="".join(self._text)))
         for number, call in enumerate(self._calls):
-            # A server that gives no ids gets one that is unique in the session because the reply's own id is.
-            call_id = call.call_id or re.sub(r"[^A-Za-z0-9_-]", "-", f"{self._id or 'call'}-{number}")
+            call_id = call.call_id or self.call_id(number)
             parts.append(CallPart(call_id=call_id, name=call.name, arguments="".join(call.arguments)))
         return finished(tuple(parts), self._stop or "end", model=self._model, usage=self._usage, who=self._who)
+
+    def call_id(self, number: int) -> str:
+        """Return an id for a call that the server gave none: unique in a session because the reply's own id is."""
+        return re.sub(r"[^A-Za-z0-9_-]", "-", f"{self._id or 'call'}-{number}")
 
     def _choice(self, choice: dict[str, Any]) -> Iterable[Delta]:
         piece = choice.get("delta") or {}

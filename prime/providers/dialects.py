@@ -37,7 +37,7 @@ class Dialect:
     self_hosted: bool = False
 
 
-#: Rows by name. ``compatible`` is any other server; ``vllm`` and ``llamacpp`` are found by the probe.
+#: Rows by name. ``compatible`` is any other server. The loopback ports are those the servers take by themselves.
 DIALECTS = {
     row.name: row
     for row in (
@@ -67,6 +67,7 @@ DIALECTS = {
         Dialect("ollama", "http://127.0.0.1:11434/v1", self_hosted=True),
         Dialect("llamacpp", "http://127.0.0.1:8080/v1", send_reasoning="if_any", self_hosted=True),
         Dialect("vllm", "http://127.0.0.1:8000/v1", send_reasoning="if_any", self_hosted=True),
+        Dialect("lmstudio", "http://127.0.0.1:1234/v1", self_hosted=True),
         Dialect(
             "compatible",
             key="PRIME_REPL_API_KEY",

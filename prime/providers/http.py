@@ -86,7 +86,9 @@ class HttpProvider:
         self._client = httpx.AsyncClient(
             headers={"accept": "text/event-stream", "content-type": "application/json", **wire.headers(endpoint.key)},
             timeout=httpx.Timeout(patience.idle_s, connect=patience.connect_s, pool=None),
-            limits=httpx.Limits(max_connections=None),
+            # llama.cpp closes a connection just after the end of a stream, often too late to be noticed before the next
+            # request uses it. On loopback a new connection costs nothing.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0 if endpoint.loopback else None),
             trust_env=not endpoint.loopback,
         )
 
@@ -97,7 +99,7 @@ class HttpProvider:
             name = self.model.partition("/")[2]
             self.context_window = await window_of(self._client, self._endpoint.base_url, name)
         body = json_bytes(self._wire.encode(request, images=self.images))
-        decoder = self._wire.decoder()
+        decoder = self._wire.decoder(request)
         async with aclosing(self._events(self._endpoint.base_url + self._wire.path, body)) as events:
             async for data in events:
                 for delta in decoder.feed(data):

@@ -36,13 +36,12 @@ class Decoder(Protocol):
 
 
 class Wire(Protocol):
-    """A dialect bound to one model: how a request is written and a reply read.
+    """A dialect bound to one model: how a request is written and a reply read."""
 
-    Attributes:
-        path: where requests go, under the base address.
-    """
-
-    path: str
+    @property
+    def path(self) -> str:
+        """Where requests go, under the base address."""
+        ...
 
     def encode(self, request: Request, *, images: bool) -> dict[str, Any]:
         """Return the JSON body. The same request gives the same body, member order included, and the body of a
@@ -54,8 +53,8 @@ class Wire(Protocol):
         """Return the headers that carry the key."""
         ...
 
-    def decoder(self) -> Decoder:
-        """Return a decoder for one reply."""
+    def decoder(self, request: Request) -> Decoder:
+        """Return a decoder for the reply to ``request``."""
         ...
 
 
