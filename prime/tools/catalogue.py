@@ -10,12 +10,16 @@ from prime_kernel.wire import Binding
 from prime.errors import ConfigError, ToolFailed
 from prime.tools.base import Tool
 from prime.tools.edit import edit
+from prime.tools.glob import glob
+from prime.tools.grep import grep
 from prime.tools.read import read
 from prime.tools.signature import nearest
 from prime.tools.write import write
 
 BUILTIN: tuple[Tool, ...] = (
     edit,
+    glob,
+    grep,
     read,
     write,
 )

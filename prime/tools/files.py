@@ -54,6 +54,24 @@ def existing_file(workspace: Workspace, path: str) -> Path:
     return found
 
 
+def existing_folder(workspace: Workspace, path: str) -> Path:
+    """Return the absolute path of an existing folder.
+
+    Raises:
+        ToolFailed: ``not_found`` (names the nearest), ``not_a_folder`` or ``denied``.
+    """
+    found = workspace.resolve(path)
+    name = workspace.name(found)
+    with failures(name):
+        try:
+            mode = found.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            raise missing(workspace, found) from None
+    if not stat.S_ISDIR(mode):
+        raise ToolFailed("not_a_folder", f"{name} is not a folder; give the folder to look in")
+    return found
+
+
 def missing(workspace: Workspace, path: Path) -> ToolFailed:
     """Return the failure of a path that does not exist, with the nearest name or the folder that is missing too."""
     name = workspace.name(path)
