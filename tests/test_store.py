@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import random
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from logs import full_disk
 
 from prime.errors import AppendRefused, CorruptLog, LogError, UnsupportedLog
 from prime.store.base import Row, Store
@@ -314,17 +314,6 @@ def test_what_was_acknowledged_survives_a_kill(backend: Backend, tmp_path: Path)
 
 
 # What the SQLite file promises
-
-
-@contextlib.contextmanager
-def full_disk(path: Path, room: int) -> Iterator[None]:
-    """Let no file of this process grow beyond the size of ``path`` and ``room`` bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("room", [0, 5_000, 40_000])
