@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -15,6 +16,8 @@ from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
 from prime.state import State
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,9 @@ class Agent:
         try:
             return await answer
         except asyncio.CancelledError:
-            if not self.withdraw(input_id):
+            # an answered one has no turn any more: the one that runs now is somebody else's
+            answered = answer.done() and not answer.cancelled()
+            if not answered and not self.withdraw(input_id):
                 self.interrupt()
                 async with self._idle:
                     pass
@@ -105,11 +110,13 @@ class Agent:
         try:
             while not asking.done() or not seen.empty():
                 item = asyncio.ensure_future(seen.get())
-                await asyncio.wait({item, asking}, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait({item, asking}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not item.done():
+                        item.cancel()
                 if item.done():
                     yield item.result()
-                else:
-                    item.cancel()
             await asking
         finally:
             unobserve()
@@ -138,13 +145,19 @@ class Agent:
             self._cancel.set()
 
     async def cell(self, code: str) -> ev.CellEnded:
-        """Run a cell by hand in the agent's kernel, after the running turn; the model is not told."""
+        """Run a cell by hand in the agent's kernel, after the running turn; the model is not told.
+
+        Cancelling the wait stops the cell; its end is in the log all the same.
+        """
         async with self._idle:
+            self._check_running()
             self._cancel = asyncio.Event()
+            running = asyncio.create_task(self._loop.cells.run(code, None, self._cancel))
             try:
-                return await self._loop.cells.run(code, None, self._cancel)
+                return await asyncio.shield(running)
             except asyncio.CancelledError:
                 self._cancel.set()
+                await asyncio.wait({running})
                 raise
 
     def observe(self, observer: Callable[[ev.Entry | Delta], None]) -> Callable[[], None]:
@@ -159,14 +172,17 @@ class Agent:
         return stop
 
     def _queue(self, kind: ev.InputKind, text: str, images: Sequence[ImagePart]) -> str:
-        if self._driver is None or self._driver.done():
-            raise PrimeError("the agent is not running; use `async with`")
+        self._check_running()
         parts: tuple[ShownPart, ...] = (TextPart(text=text), *images)
         input_id = secrets.token_hex(8)
         self._log.append(ev.InputQueued(input_id=input_id, kind=kind, parts=parts), durable=True)
         if kind != "inform":
             self._wake.set()
         return input_id
+
+    def _check_running(self) -> None:
+        if self._driver is None or self._driver.done():
+            raise PrimeError("the agent is not running; use `async with`")
 
     async def _drive(self) -> None:
         try:
@@ -175,23 +191,41 @@ class Agent:
                 self._wake.clear()
                 while self._log.state.inbox.wakes:
                     async with self._idle:
-                        await self._turn()
-        except BaseException as error:
-            failure = PrimeError("the agent was closed") if isinstance(error, asyncio.CancelledError) else error
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(failure)
+                        if self._log.state.inbox.wakes:  # while it waited the input may have been withdrawn
+                            await self._turn()
+        except asyncio.CancelledError:
+            self._fail(self._waiting, PrimeError("the agent was closed"))
             raise
+        except Exception as error:
+            # the brackets could not be closed: the log cannot be written, so nothing more can be run
+            _logger.exception("the agent of session %s has stopped", self.session)
+            self._fail(self._waiting, error)
+
+    def _fail(self, input_ids: Iterable[str], error: Exception) -> bool:
+        failed = [answer for each in input_ids if (answer := self._waiting.get(each)) and not answer.done()]
+        for answer in failed:
+            answer.set_exception(error)
+        return bool(failed)
 
     async def _turn(self) -> None:
         start = len(self._log)
         self._cancel = asyncio.Event()
-        ended = await self._loop.turn(self._cancel)
+        try:
+            ended = await self._loop.turn(self._cancel)
+        except Exception as error:
+            if not self._log.state.trace.quiet:
+                raise
+            if not self._fail(self._claimed(start), error):
+                _logger.exception("a turn of session %s failed", self.session)
+            return
         answer = self._answer(start, ended)
-        for entry in self._log.entries(start, types=("input_claimed",)):
-            waiting = self._waiting.get(entry.event.input_id)
+        for input_id in self._claimed(start):
+            waiting = self._waiting.get(input_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer)
+
+    def _claimed(self, start: int) -> list[str]:
+        return [entry.event.input_id for entry in self._log.entries(start, types=("input_claimed",))]
 
     def _answer(self, start: int, ended: ev.TurnEnded) -> Answer:
         replies = [entry.event for entry in self._log.entries(start, types=("model_replied",))]

@@ -47,6 +47,8 @@ class Correct:
 
 #: Identical failing cells in a row: corrected at the first figure, stopped at the second.
 REPEAT_CORRECT, REPEAT_STOP = 3, 5
+#: What the correction is about.
+REPEATED = "repeated_failure"
 #: Replies with neither words nor cells that get a nudge; one more ends the turn.
 NUDGES = 2
 
@@ -87,18 +89,22 @@ def empty(entries: Sequence[ev.Entry]) -> Stop | Correct:
 
 def _repeated(entries: Sequence[ev.Entry]) -> Stop | Correct | None:
     codes = {entry.event.cell: entry.event.code for entry in entries if isinstance(entry.event, ev.CellStarted)}
-    ends = [entry.event for entry in entries if isinstance(entry.event, ev.CellEnded)]
-    count = 0
-    for ended in reversed(ends):
-        if ended.status == "ok" or codes.get(ended.cell) != codes.get(ends[-1].cell):
-            break
-        count += 1
+    code, count, noticed, corrected = None, 0, False, False
+    for entry in reversed(entries):
+        event = entry.event
+        if isinstance(event, ev.NoticeGiven):
+            noticed = noticed or event.about == REPEATED
+        elif isinstance(event, ev.CellEnded):
+            code = codes.get(event.cell) if code is None else code
+            if event.status == "ok" or codes.get(event.cell) != code:
+                break
+            count += 1
+            corrected = noticed  # a notice before the first of these was about another cell
     if count >= REPEAT_STOP:
         return Stop("repeated_failure", f"the same cell failed {count} times in a row")
-    # said once, at the step that made it three: the newest entry is then the end of that cell
-    if count == REPEAT_CORRECT and entries and isinstance(entries[-1].event, ev.CellEnded):
+    if count >= REPEAT_CORRECT and not corrected:
         return Correct(
-            "repeated_failure",
+            REPEATED,
             f"The same cell failed {count} times in a row with the same code. Do not run it again unchanged: "
             "read the error, look at the values it uses, and take another way.",
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 
 from prime import events as ev
 from prime import shown
@@ -12,8 +13,9 @@ from prime.caps import Limits
 from prime.dispatch import CellCalls
 from prime.errors import KernelStartFailed
 from prime.log import Log
-from prime.messages import ImagePart, ShownPart, thaw
-from prime.repl.signals import CallCancelled, Ended, Failed, HostCall, Lost, Output, Repl, Started
+from prime.messages import ImagePart, ShownPart, plain, thaw
+from prime.repair import closers
+from prime.repl.signals import CallCancelled, Ended, Failed, HostCall, Image, Lost, Output, Repl, Started
 from prime.tools.catalogue import Catalogue
 from prime.tools.workspace import Workspace
 
@@ -44,17 +46,19 @@ class Cells:
         run = _Run(self, started.seq, cell)
         stopper = asyncio.create_task(run.stop_on(cancel))
         try:
-            ended = await run.follow(code)
+            try:
+                ended = await run.follow(code, cancel)
+            finally:
+                stopper.cancel()
+                await run.calls.close(stop=True)
+            return self._ended(run, ended, call_id, line)
         except BaseException:
-            await self.repl.interrupt()
+            if call_id is None:  # the brackets around a call are closed by its turn
+                kernel = self.log.state.kernel
+                self.log.append(*closers(self.log.state.trace, kernel.generation if kernel.alive else None))
             raise
-        finally:
-            stopper.cancel()
-        await run.calls.close(stop=True)
-        return self._ended(run, ended, call_id, line)
 
     def _ended(self, run: _Run, ended: Ended, call_id: str | None, line: str) -> ev.CellEnded:
-        error = ended.error
         (entry,) = self.log.append(
             ev.CellEnded(
                 cell=run.cell,
@@ -62,9 +66,7 @@ class Cells:
                 status=ended.status,
                 generation=ended.generation,
                 shown=self._shown(run, ended, line),
-                error=ev.CellError(name=error.name, message=error.message, traceback=error.traceback)
-                if error
-                else None,
+                error=_error(ended.error) if ended.error is not None else None,
                 set={name.name: name.type for name in ended.set},
                 removed=ended.removed,
                 calls=run.calls.count,
@@ -78,6 +80,7 @@ class Cells:
 
     def _shown(self, run: _Run, ended: Ended, line: str) -> tuple[ShownPart, ...]:
         kernel = self.log.state.kernel
+        # a cell that did not run says nothing of the loss: the notice is for the first one that misses names
         lost = ended.generation is not None and kernel.ran not in (0, ended.generation)
         before = shown.loss_notice(kernel.names) if lost else ""
         after = "\n".join(filter(None, (shown.outcome(ended, run.calls.count > 0), line)))
@@ -98,53 +101,66 @@ class _Run:
         await cancel.wait()
         await asyncio.gather(self.calls.close(stop=True), self._cells.repl.interrupt())
 
-    async def follow(self, code: str) -> Ended:
-        log, ended = self._cells.log, None
+    async def follow(self, code: str, cancel: asyncio.Event) -> Ended:
+        log, repl, timeout_s = self._cells.log, self._cells.repl, self._cells.limits.cell_timeout_s
+        ended = None
         try:
-            async for signal in self._cells.repl.run(code, cell=self.cell, timeout_s=self._cells.limits.cell_timeout_s):
-                match signal:
-                    case Output():
-                        self._output(signal)
-                    case HostCall():
-                        self.calls.submit(signal)
-                    case CallCancelled():
-                        self.calls.cancel(signal.call)
-                    case Started():
-                        log.append(_kernel_started(signal))
-                    case Lost():
-                        log.append(ev.KernelLost(generation=signal.generation, reason=signal.reason))
-                    case Ended():
-                        ended = signal
+            async with aclosing(repl.run(code, cell=self.cell, timeout_s=timeout_s)) as signals:
+                async for signal in signals:
+                    match signal:
+                        case Output():
+                            self._output(signal)
+                        case HostCall():
+                            self.calls.submit(signal)
+                        case CallCancelled():
+                            self.calls.cancel(signal.call)
+                        case Started():
+                            log.append(_kernel_started(signal))
+                            if cancel.is_set():  # while the kernel started there was nothing to interrupt
+                                return Ended("interrupted", None, None, (), (), (), 0, 0.0)
+                        case Lost():
+                            log.append(ev.KernelLost(generation=signal.generation, reason=plain(signal.reason)))
+                        case Ended():
+                            ended = signal
         except KernelStartFailed as error:
             failed = Failed("KernelStartFailed", str(error), f"The kernel could not be started: {error}")
             return Ended("died", None, failed, (), (), (), 0, 0.0)
         assert ended is not None, "the last signal of a cell is its end"
-        return ended
+        return replace(ended, generation=None) if ended.status == "refused" else ended
 
     def _output(self, output: Output) -> None:
         self.calls.commit()  # the log keeps the order of calls and output
-        rendering = self._rendering(output.call) if output.call is not None else None
-        text = output.text if rendering is None else rendering
+        output = self._rendered(output)
         image = None
         if output.image is not None:
             image = ImagePart(media_type=output.image.media_type, data=output.image.data)
         self._cells.log.append(
-            ev.CellOutput(cell=self.cell, stream=output.stream, text=text, image=image, late=output.late)
+            ev.CellOutput(cell=self.cell, stream=output.stream, text=output.text, image=image, late=output.late)
         )
         if not output.late:
-            self.shown.add(output, rendering)
+            self.shown.add(output)
 
-    def _rendering(self, call: int) -> str | None:
-        """Return the tool's own form of a completion that is the untouched value of ``call``."""
+    def _rendered(self, output: Output) -> Output:
+        """Return the output in the tool's own form when it is the untouched value of a call."""
+        output = replace(output, text=plain(output.text))
+        if output.call is None:
+            return output
         target, arguments = "", None
         for entry in self._cells.log.entries(self._start, types=("dispatch_started", "dispatch_ended")):
-            if entry.event.call != call:
+            if entry.event.call != output.call:
                 continue
             if isinstance(entry.event, ev.DispatchStarted):
                 target, arguments = entry.event.target, thaw(entry.event.arguments)
             elif arguments is not None and entry.event.error is None:
-                return self._cells.catalogue.get(target).for_model(arguments, thaw(entry.event.value))
-        return None  # its end waits in the log for an earlier call that still runs: the plain form will do
+                tool, value = self._cells.catalogue.get(target), thaw(entry.event.value)
+                pictures = (Image(picture.media_type, picture.data) for picture in tool.images(value))
+                text = plain(tool.for_model(arguments, value))
+                return replace(output, text=text, image=next(pictures, output.image))
+        return output  # its end waits in the log for an earlier call that still runs: the plain form will do
+
+
+def _error(failed: Failed) -> ev.CellError:
+    return ev.CellError(name=plain(failed.name), message=plain(failed.message), traceback=plain(failed.traceback))
 
 
 def _kernel_started(started: Started) -> ev.KernelStarted:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from prime import events as ev
 from prime.errors import ToolFailed
 from prime.log import Log
+from prime.messages import plain
 from prime.repl.signals import Error, HostCall, Outcome, Value
 from prime.tools.base import Tool
 from prime.tools.catalogue import Catalogue
@@ -31,14 +32,17 @@ IN_FLIGHT = 16
 GATHER_S = 0.005
 
 _CANCELLED = Error("cancelled", "the call was stopped before it ended; it may have had effects")
+_NEVER_BEGAN = Error("cancelled", "the call was stopped before it began; it had no effects")
+_NOT_JSON = Error("bad_arguments", "the arguments are not JSON that the log can hold")
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
     call: HostCall
     tool: Tool | None
+    refusal: Error | None = None
     started: float = 0.0
-    task: asyncio.Task[Outcome] | None = None
+    task: asyncio.Task[None] | None = None
     outcome: Outcome | None = None
     duration_s: float = 0.0
 
@@ -66,18 +70,23 @@ class CellCalls:
         self._answers: set[asyncio.Task[None]] = set()
         self._pending: list[ev.DispatchStarted | ev.DispatchEnded] = []
         self._commit: asyncio.TimerHandle | None = None
+        self._refusal: Error | None = None
         self._failure: BaseException | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
     def submit(self, call: HostCall) -> None:
-        """Take in a call. It starts when the calls before it allow it."""
+        """Take in a call. It starts when the calls before it allow it, and never once the cell is being stopped."""
         self.count += 1
         try:
             tool = self._catalogue.get(call.target)
         except ToolFailed:
             tool = None  # the job itself reports it, in its place in the order
-        self._waiting.append(_Job(call, tool))
+        job = _Job(call, tool)
+        if self._refusal is not None:
+            self._reply(job, self._refusal)
+            return
+        self._waiting.append(job)
         self._idle.clear()
         self._start()
 
@@ -86,10 +95,12 @@ class CellCalls:
         for job in self._waiting:
             if job.call.call == call:
                 self._waiting.remove(job)
-                self._reply(job, _CANCELLED)
+                self._reply(job, _NEVER_BEGAN)
                 self._start()
                 return
-        if (running := self._running.get(call)) is not None and running.task is not None:
+        running = self._running.get(call)
+        # one that has its outcome is being answered: cancelling it now would answer twice
+        if running is not None and running.task is not None and running.outcome is None:
             running.task.cancel()
 
     def commit(self) -> None:
@@ -97,20 +108,27 @@ class CellCalls:
         self._store(durable=False)
 
     async def close(self, *, stop: bool) -> None:
-        """Wait until every call has its end in the log; with ``stop``, cancel them first.
+        """Wait until every call has its end in the log; with ``stop``, cancel them first and take in no more.
 
         Raises:
             LogError: the log could not be written while the calls ran.
         """
         if stop:
-            for job in (*self._waiting, *self._running.values()):
-                self.cancel(job.call.call)
+            self._stop(_NEVER_BEGAN)
         await self._idle.wait()
         self.commit()
-        if self._answers:
+        while self._answers:
             await asyncio.wait(self._answers)
         if self._failure is not None:
             raise self._failure
+
+    def _stop(self, refusal: Error) -> None:
+        self._refusal = self._refusal or refusal
+        while self._waiting:
+            self._reply(self._waiting.popleft(), refusal)
+        for job in (*self._running.values(),):
+            self.cancel(job.call.call)
+        self._start()
 
     def _start(self) -> None:
         """Start every call that may start now."""
@@ -119,7 +137,8 @@ class CellCalls:
             self._pending.append(self._start_event(job))
             if job.tool is not None and job.tool.effects:
                 if not self._store(durable=True):
-                    return
+                    self._reply(job, self._refusal or _NEVER_BEGAN)
+                    break
             else:
                 self._gather()
             self._running[job.call.call] = job
@@ -150,15 +169,16 @@ class CellCalls:
                 self._log.append(*events, durable=durable)
             except Exception as error:
                 self._fail(error)
-        return self._failure is None
+                return False
+        return True
 
     def _start_event(self, job: _Job) -> ev.DispatchStarted:
         call = job.call
         try:
             return ev.DispatchStarted(cell=self._cell, call=call.call, target=call.target, arguments=call.arguments)
         except ValidationError:
-            # only a forged frame gets here: the kernel's own door lets nothing through that the log refuses
-            job.tool = None
+            # the kernel's own door lets nothing through that the log refuses, but it is not trusted to
+            job.refusal = _NOT_JSON
             return ev.DispatchStarted(cell=self._cell, call=call.call, target=call.target, arguments={})
 
     def _end_event(self, job: _Job, outcome: Outcome) -> ev.DispatchEnded:
@@ -173,51 +193,54 @@ class CellCalls:
             duration_s=job.duration_s,
         )
 
-    async def _run(self, job: _Job) -> Outcome:
+    async def _run(self, job: _Job) -> None:
         outcome: Outcome
         try:
-            tool = job.tool or self._catalogue.get(job.call.target)
-            outcome = Value(await tool.run(self._workspace, job.call.arguments))
+            if job.refusal is not None:
+                outcome = job.refusal
+            else:
+                tool = job.tool or self._catalogue.get(job.call.target)
+                outcome = Value(await tool.run(self._workspace, job.call.arguments))
         except ToolFailed as error:
-            outcome = Error(error.code, str(error))
+            outcome = Error(error.code, plain(str(error)))
+        self._decide(job, outcome)
         await self._answer(job.call.call, outcome)
-        return outcome
+
+    def _decide(self, job: _Job, outcome: Outcome) -> None:
+        job.outcome = outcome
+        job.duration_s = time.monotonic() - job.started
 
     def _settle(self, job: _Job) -> None:
         assert job.task is not None
-        job.duration_s = time.monotonic() - job.started
         self._running.pop(job.call.call, None)
-        if job.task.cancelled():
-            job.outcome = _CANCELLED
-            self._reply(job, _CANCELLED)
-        elif (error := job.task.exception()) is not None:
-            job.outcome = Error("failed", f"{type(error).__name__}: {error}")
-            self._reply(job, job.outcome)
-        else:
-            job.outcome = job.task.result()
-        while self._uncommitted and (outcome := self._uncommitted[0].outcome) is not None:
-            self._pending.append(self._end_event(self._uncommitted.popleft(), outcome))
+        error = None if job.task.cancelled() else job.task.exception()
+        if job.outcome is None:
+            outcome = Error("failed", plain(f"{type(error).__name__}: {error}")) if error is not None else _CANCELLED
+            self._decide(job, outcome)
+            self._reply(job, outcome)
+        elif error is not None:
+            self._failure = self._failure or error
+        while self._uncommitted and (ended := self._uncommitted[0].outcome) is not None:
+            self._pending.append(self._end_event(self._uncommitted.popleft(), ended))
             self._gather()
         self._start()
 
     def _reply(self, job: _Job, outcome: Outcome) -> None:
         task = asyncio.ensure_future(self._answer(job.call.call, outcome))
         self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        task.add_done_callback(self._replied)
+
+    def _replied(self, task: asyncio.Task[None]) -> None:
+        self._answers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = self._failure or error
 
     def _fail(self, error: Exception) -> None:
         """The log cannot be written: nothing more may happen in this cell."""
-        self._failure = error
-        refusal = Error("log_failed", f"the session's log cannot be written: {error}")
-        for job in (*self._waiting, *self._running.values()):
-            self._reply(job, refusal)
-            if job.task is not None:
-                job.task.cancel()
-        self._waiting.clear()
-        self._running.clear()
-        self._uncommitted.clear()
+        self._failure = self._failure or error
         self._pending.clear()
-        self._idle.set()
+        self._uncommitted.clear()
+        self._stop(Error("log_failed", plain(f"the session's log cannot be written: {error}")))
 
 
 def _parallel(job: _Job) -> bool:

@@ -52,6 +52,11 @@ class Inbox:
         """Whether something pending starts a turn."""
         return any(item.kind != "inform" for item in self.pending)
 
+    @property
+    def steers(self) -> bool:
+        """Whether something pending keeps the running turn from ending."""
+        return any(item.kind == "steer" for item in self.pending)
+
     def due(self, *, opening: bool) -> tuple[ev.InputQueued, ...]:
         """Return what is to be claimed now: everything but asks, and when a turn is ``opening`` the oldest ask too."""
         asks = [item for item in self.pending if item.kind == "ask"][: 1 if opening else 0]

@@ -40,8 +40,7 @@ class Loop:
     async def turn(self, cancel: asyncio.Event) -> ev.TurnEnded:
         """Run one turn over what waits in the inbox and return how it ended.
 
-        An error of ours ends the turn with reason ``error`` and one line; any other exception closes the brackets too,
-        and is raised.
+        An error of ours ends it with reason ``error``; any other exception closes the brackets too, and is raised.
         """
         (started, *_) = self.log.append(ev.TurnStarted(), *self._claims(opening=True), durable=True)
         try:
@@ -54,8 +53,7 @@ class Loop:
         return self._close(stop)
 
     async def _steps(self, start: int, cancel: asyncio.Event) -> caps.Stop:
-        stop: caps.Stop | None = None
-        while stop is None:
+        while True:
             if cancel.is_set():
                 return _CANCELLED
             verdict = caps.check(self._entries(start), self.cells.limits, pricing.total(self.log.state.usage))
@@ -63,17 +61,18 @@ class Loop:
                 return verdict
             if verdict is not None:
                 self._notice(verdict)
-            stop = await self._step(start, cancel)
-            if stop in (None, _COMPLETED) and (claims := self._claims(opening=False)):
+            # only now: what a turn that ends here had claimed would never be answered
+            if claims := self._claims(opening=False):
                 self.log.append(*claims)
-                stop = None
-        return stop
+            stop = await self._step(start, cancel)
+            if stop is not None and not (stop == _COMPLETED and self.log.state.inbox.steers):
+                return stop
 
     async def _step(self, start: int, cancel: asyncio.Event) -> caps.Stop | None:
         """Run one step; None when the model is owed the next one."""
         request = self.context.request(self.header)
-        digest = self.context.check(request)
-        self.log.append(ev.StepStarted(request=digest, messages=len(request.messages)), durable=True)
+        begun = ev.StepStarted(request=self.context.check(request), messages=len(request.messages))
+        self.log.append(begun, durable=True)
         try:
             reply = await send(self.provider, request, self.log, self.live, cancel)
         except ProviderError as error:
@@ -84,12 +83,13 @@ class Loop:
             self.log.append(ev.StepEnded(outcome="cancelled"))
             return _CANCELLED
         await self._reply(reply, cancel)
-        self.log.append(ev.StepEnded(outcome="cancelled" if cancel.is_set() else "done"))
+        called = any(isinstance(part, CallPart) for part in reply.parts)
+        self.log.append(ev.StepEnded(outcome="cancelled" if called and cancel.is_set() else "done"))
         if reply.stop == "length":
             return caps.Stop("max_tokens", "the reply was cut by the model's token limit; its cells did not run")
         if reply.stop == "filter":
             return caps.Stop("error", "the provider withheld the reply")
-        if any(isinstance(part, CallPart) for part in reply.parts):
+        if called:
             return None
         if text_of(reply.parts).strip():
             return _COMPLETED
@@ -124,7 +124,7 @@ class Loop:
         try:
             code = json.loads(call.arguments)["code"]
             code.encode()
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             text = f'The arguments of repl must be {{"code": "..."}} and nothing ran ({type(error).__name__}: {error}).'
             return ev.CallRefused(call_id=call.call_id, name=call.name, code="bad_arguments", text=text)
         return str(code)
@@ -151,8 +151,8 @@ class Loop:
     def _claims(self, *, opening: bool) -> list[object]:
         claims: list[object] = []
         for item in self.log.state.inbox.due(opening=opening):
-            claims.append(ev.InputClaimed(input_id=item.input_id))
-            claims.append(ev.UserSaid(input_id=item.input_id, kind=item.kind, parts=item.parts))
+            said = ev.UserSaid(input_id=item.input_id, kind=item.kind, parts=item.parts)
+            claims += (ev.InputClaimed(input_id=item.input_id), said)
         return claims
 
     def _entries(self, start: int) -> list[ev.Entry]:
@@ -162,7 +162,8 @@ class Loop:
         self.log.append(ev.NoticeGiven(about=correct.about, text=correct.text))
 
     def _close(self, stop: caps.Stop) -> ev.TurnEnded:
-        *inner, _ = closers(self.log.state.trace, self.log.state.kernel.generation)
+        state = self.log.state
+        *inner, _ = closers(state.trace, state.kernel.generation if state.kernel.alive else None)
         (*_, entry) = self.log.append(*inner, ev.TurnEnded(reason=stop.reason, detail=stop.detail), durable=True)
         ended: ev.TurnEnded = entry.event
         return ended

@@ -193,6 +193,11 @@ class Delta(Frozen):
     text: str
 
 
+def plain(text: str) -> str:
+    """Return ``text`` with each lone surrogate, which no log or wire can carry, as ``?``."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return the text parts joined."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

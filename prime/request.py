@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from prime import events as ev
 from prime.errors import ProviderError
 from prime.log import Log
-from prime.messages import Delta, Reply, Request
+from prime.messages import Delta, Reply, Request, plain
 from prime.providers.base import Provider
 
 #: Tries after the first, and seconds of the shortest and the longest wait of ours (design: log, "Turn and step").
@@ -38,6 +39,7 @@ async def send(
         ProviderError: it failed for good; each attempt is in the log.
     """
     stopped = asyncio.create_task(cancel.wait())
+    numbers = itertools.count(1)
 
     async def attempt() -> Reply | Interrupted:
         said: list[str] = []
@@ -47,23 +49,27 @@ async def send(
                 said.append(delta.text)
             live(delta)
 
-        if stopped.done():
+        if cancel.is_set():
             return Interrupted("")
+        number = next(numbers)
         reply = asyncio.create_task(provider.reply(request, hear))
         try:
             await asyncio.wait({reply, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if reply.done():
                 return reply.result()
             return Interrupted("".join(said))
+        except ProviderError as error:
+            message = plain(str(error))
+            log.append(ev.RequestFailed(attempt=number, code=error.code, message=message, status=error.status))
+            raise
         finally:
             reply.cancel()
             await asyncio.wait({reply})
+            if not reply.cancelled():
+                reply.exception()  # a request given up may still fail; that interests nobody
 
     async def pause(seconds: float) -> None:
         await asyncio.wait({stopped}, timeout=seconds)
-
-    def failed(state: RetryCallState) -> None:
-        log.append(_failed(state))
 
     def scheduled(state: RetryCallState) -> None:
         log.append(_scheduled(state), durable=True)
@@ -72,7 +78,6 @@ async def send(
         retry=retry_if_exception(_again),
         stop=stop_after_attempt(1 + RETRIES),
         wait=_wait,
-        after=failed,
         before_sleep=scheduled,
         sleep=pause,
         reraise=True,
@@ -90,11 +95,6 @@ def _again(error: BaseException) -> bool:
 def _wait(state: RetryCallState) -> float:
     error = _error(state)
     return error.retry_after_s if error.retry_after_s is not None else _backoff(state)
-
-
-def _failed(state: RetryCallState) -> ev.RequestFailed:
-    error = _error(state)
-    return ev.RequestFailed(attempt=state.attempt_number, code=error.code, message=str(error), status=error.status)
 
 
 def _scheduled(state: RetryCallState) -> ev.RetryScheduled:

@@ -1,7 +1,7 @@
 """What the model sees of a cell: bounded, head and tail, with a signpost to the rest. Pure.
 
-The whole output is in the log; this is a view. Errors are never cut for the sake of output: they come after it, within
-a bound of their own.
+The whole output is in the log; this is a view. The words around it, which say how the cell ended, have a share of their
+own, so that much output never hides an error and a long error never breaks the limit.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Shown:
         self._images: list[ImagePart] = []
         self._more_images = 0
 
-    def add(self, output: Output, rendering: str | None = None) -> None:
-        """Take in a piece of output; ``rendering`` stands in for its text."""
-        text = output.text if rendering is None else rendering
+    def add(self, output: Output) -> None:
+        """Take in a piece of output."""
+        text = output.text
         if output.stream in ("result", "display") and not self._ends_line:
             text = "\n" + text
         if output.image is not None:
@@ -50,14 +50,16 @@ class Shown:
             self._ends_line = text.endswith("\n")
 
     def finish(self, before: str, after: str, seq: int) -> tuple[ShownPart, ...]:
-        """Return the parts: ``before``, the output cut to what the limit leaves, ``after``, then the images.
+        """Return the parts: ``before``, the output, ``after``, then the images.
 
-        ``seq`` is where the cell's result will stand in the log, for the signpost.
+        The text has at most ``limit`` bytes, for a limit of 1,000 or more: ``before`` gets a quarter, ``after`` a half,
+        the output what they leave. ``seq`` is where the cell's result will stand in the log, for the signpost.
         """
         if self._more_images:
             after = f"[{self._more_images} more images are not shown]\n{after}"
-        room = max(self._limit - len(before.encode()) - len(after.encode()), 400)
-        body = self._body(room, seq)
+        before, after = _clip(before, self._limit // 4), _clip(after, self._limit // 2)
+        ends = len(before.encode()) + len(after.encode()) + 2  # two line ends at most are added below
+        body = self._body(max(self._limit - ends, 0), seq)
         text = "".join(_line(piece) for piece in (before, body, after)).removesuffix("\n")
         return (TextPart(text=text), *self._images)
 
@@ -83,9 +85,26 @@ class Shown:
             f'`await history.expand(seq={seq})` returns the whole, lines="1-200" or grep="..." a part ...]'
         )
         half = max((room - len(marker) - 2) // 2, 0)
-        rest = (head + tail)[-half:] if len(tail) < half else tail[-half:]
-        start, end = head[:half].decode(errors="ignore"), rest.decode(errors="ignore")
-        return f"{start}\n{marker}\n{end}"
+        if len(tail) < half:  # then nothing is missing between the two
+            tail = head + tail
+        return f"{_first(head, half)}\n{marker}\n{_last(tail, half)}"
+
+
+def _clip(text: str, room: int) -> str:
+    data = text.encode()
+    if len(data) <= room:
+        return text
+    marker = f"[... {len(data):,} bytes, the middle is not shown ...]"
+    half = max((room - len(marker) - 2) // 2, 0)
+    return f"{_first(data, half)}\n{marker}\n{_last(data, half)}"
+
+
+def _first(data: bytes, size: int) -> str:
+    return data[:size].decode(errors="ignore")  # what is ignored is a part of a code point at the cut
+
+
+def _last(data: bytes, size: int) -> str:
+    return data[max(len(data) - size, 0) :].decode(errors="ignore")
 
 
 def outcome(ended: Ended, called: bool) -> str:
@@ -99,6 +118,8 @@ def outcome(ended: Ended, called: bool) -> str:
             pass
         case "error" | "refused":
             lines.append(error.traceback or f"{error.name}: {error.message}" if error else "the cell failed")
+        case "interrupted" if ended.generation is None:
+            lines.append("[interrupted before it ran]")
         case "interrupted":
             lines.append(f"[interrupted after {seconds}; what the cell did until then stands, names are kept]")
         case "timeout":

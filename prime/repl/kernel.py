@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -68,7 +68,7 @@ class KernelRepl:
         self._busy = False
         self._closed = False
 
-    async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncIterator[Signal]:
+    async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncGenerator[Signal, None]:
         """See :meth:`prime.repl.signals.Repl.run`. Closing the iterator early stops the cell.
 
         After ``CallCancelled`` an answer to the call is still owed: the cell ends when every call is answered.
@@ -87,8 +87,9 @@ class KernelRepl:
                 started, self._started = self._started, None
                 yield started
             assert self._live is not None
-            async for signal in self._run(self._live, code, cell, timeout_s):
-                yield signal
+            async with aclosing(self._run(self._live, code, cell, timeout_s)) as signals:
+                async for signal in signals:
+                    yield signal
         finally:
             self._busy = False
 
@@ -120,7 +121,9 @@ class KernelRepl:
                 self._cell.stop = self._cell.stop or "interrupted"
             await live.close()
 
-    async def _run(self, live: LiveKernel, code: str, cell: str, timeout_s: float | None) -> AsyncIterator[Signal]:
+    async def _run(
+        self, live: LiveKernel, code: str, cell: str, timeout_s: float | None
+    ) -> AsyncGenerator[Signal, None]:
         current = self._cell = Cell(cell, live.generation, self._setup.output_limit)
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.call_later(timeout_s, self._stop_soon, "timeout")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -138,11 +138,11 @@ Outcome = Value | Error
 class Repl(Protocol):
     """A kernel as a stream of signals. One cell at a time."""
 
-    def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncIterator[Signal]:
+    def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncGenerator[Signal, None]:
         """Run one cell and yield what it says; the last signal is always :class:`Ended`.
 
         ``cell`` is the lease id, unique in the session. Starts a kernel first when none is alive (yielding ``Started``,
-        after ``Lost`` when one was alive before). Never runs a cell twice.
+        after ``Lost`` when one was alive before). Never runs a cell twice. Closing the generator early stops the cell.
 
         Raises:
             KernelStartFailed: no kernel could be started; nothing ran.
