@@ -34,7 +34,6 @@ class Cells:
         shell.bridge = bridge
         shell.user_ns_hidden.update(self._extras)
         shell.user_ns_hidden.update(self._namespaces)
-        shell.user_ns.update(self._extras)
         self._install()
         # IPython's advice after sys.exit() is wrong here
         warnings.filterwarnings("ignore", message="To exit: use")
@@ -46,8 +45,8 @@ class Cells:
         self._install()
         refused = self._objection(code)
         if refused is not None:
-            self._bridge.send(CellDone(cell, refused, (), (), (), 0))
-            return self._reply("error", ename="Refused", evalue=refused, traceback=[refused])
+            self._bridge.send(CellDone(cell, refused.message, (), (), (), 0))
+            return self._reply("error", ename=refused.name, evalue=refused.message, traceback=[refused.message])
         held = Lease(cell, self._setup.max_calls, self._setup.output_limit)
         before = Names(shell.user_ns, shell.user_ns_hidden, self._own)
         policy.begin_cell()
@@ -74,15 +73,20 @@ class Cells:
         return reply
 
     def _install(self) -> None:
-        self._shell.user_ns.update(self._namespaces)
+        """Put our names where cells find them: whatever took them away, the next cell has them again."""
+        names = self._shell.user_ns
+        for name, value in self._extras.items():
+            names.setdefault(name, value)
+        names.update(self._namespaces)
 
-    def _objection(self, code: str) -> str | None:
+    def _objection(self, code: str) -> source.Objection | None:
         try:
             transformed = self._shell.transform_cell(code)
         except SyntaxError as error:
             return source.syntax_objection(error)
         except Exception as error:
-            return f"this cell cannot be read ({type(error).__name__}: {failure.message(error)}); nothing ran"
+            name = type(error).__name__
+            return source.Objection(name, f"this cell cannot be read ({failure.message(error)}); nothing ran")
         return source.objection(transformed, self._namespaces, self._shell.compile.flags)
 
     def _reply(self, status: str, **fields: Any) -> dict[str, Any]:

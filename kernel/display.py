@@ -16,7 +16,11 @@ TEXT_LIMIT = 262_144
 #: Seconds a display method of the user's may take.
 TIME_LIMIT_S = 5.0
 
+#: Numbers shown of a sequence of numbers.
+_ROW = 1_000
+
 #: Types whose representation runs no code of the user's.
+_NUMBERS = (bool, int, float, complex, type(None))
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -31,6 +35,8 @@ def text(value: Any, printers: dict[str, Any]) -> str:
     """
     if type(value) in _PLAIN:
         return guarded(value, lambda: _plain(value))
+    if type(value) in {list, tuple} and _is_row(value):
+        return guarded(value, lambda: _row(value))
     if type(value) in {list, tuple, dict, set, frozenset} and _all_plain(value):
         return guarded(value, lambda: _pretty(value, {}))
     with policy.limited(TIME_LIMIT_S):
@@ -52,6 +58,17 @@ def _plain(value: Any) -> str:
     if type(value) in {str, bytes} and len(value) > TEXT_LIMIT:
         return f"{value[:TEXT_LIMIT]!r} ... {len(value) - TEXT_LIMIT:,} more; the value is in `_`"
     return repr(value)
+
+
+def _is_row(value: Any) -> bool:
+    """Tell whether a sequence holds numbers only, as far as it is shown: IPython would give each a line of its own."""
+    return all(type(item) in _NUMBERS for item in value[:_ROW])
+
+
+def _row(value: Any) -> str:
+    text = repr(value[:_ROW])
+    rest = len(value) - _ROW
+    return text if rest <= 0 else f"{text[:-1]}, ... {rest:,} more; the value is in `_`{text[-1]}"
 
 
 def _all_plain(value: Any) -> bool:

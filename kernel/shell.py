@@ -13,7 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.utils.dir2 import get_real_method
 from traitlets import Type
 
-from . import display, failure, lease
+from . import commands, display, failure, lease
 from .bridge import Bridge, Call
 from .interrupt import CELL_FILE
 from .wire import CALL_KEY
@@ -184,6 +184,15 @@ class Shell(ZMQInteractiveShell):
         super().init_hooks()
         self.set_hook("show_in_pager", _print_page, 0)
 
+    def init_magics(self) -> None:
+        super().init_magics()
+        self.register_magics(commands.CommandMagics)
+
+    def system(self, cmd: str) -> None:
+        """Run ``!cmd``; its exit code is in ``_exit_code``."""
+        command = self.var_expand(cmd, depth=1)
+        self.user_ns["_exit_code"] = commands.run([commands.shell_program(), "-c", command])
+
     def init_user_ns(self) -> None:
         super().init_user_ns()
         for name in ("exit", "quit"):
@@ -219,6 +228,10 @@ class Shell(ZMQInteractiveShell):
             "error",
             {"ename": type(error).__name__, "evalue": failure.message(error), "traceback": self._last_traceback},
         )
+
+    def _format_exception_for_storage(self, exception: BaseException, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        # IPython keeps a rich traceback of each error in its history, which costs 100 ms the first time
+        return {"ename": type(exception).__name__, "evalue": failure.message(exception), "traceback": []}
 
     def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
         self.showtraceback()

@@ -5,13 +5,21 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def objection(source: str, reserved: Collection[str], flags: int = 0) -> str | None:
-    """Return one line saying why ``source`` (after IPython's transformations) must not run, or None.
+class Objection(NamedTuple):
+    """Why a cell must not run: the kind of error, and one line with the place and what to do."""
+
+    name: str
+    message: str
+
+
+def objection(source: str, reserved: Collection[str], flags: int = 0) -> Objection | None:
+    """Return why ``source`` (after IPython's transformations) must not run, or None.
 
     Args:
         reserved: names that no cell may bind.
@@ -27,18 +35,20 @@ def objection(source: str, reserved: Collection[str], flags: int = 0) -> str | N
     except SyntaxError as error:
         return syntax_objection(error)
     except (ValueError, OverflowError, MemoryError, RecursionError) as error:
-        return f"this cell cannot be compiled ({error or type(error).__name__}); nothing ran"
+        return Objection(type(error).__name__, f"this cell cannot be compiled ({error}); nothing ran")
     for node, name in _bindings(tree):
         if name in reserved:
             place = f"line {node.lineno}, column {node.col_offset + 1}"  # type: ignore[attr-defined]
-            return f"{place}: {name!r} is reserved for the host's calls; bind another name; nothing ran"
+            return Objection(
+                "Refused", f"{place}: {name!r} is reserved for the host's calls; bind another name; nothing ran"
+            )
     return None
 
 
-def syntax_objection(error: SyntaxError) -> str:
+def syntax_objection(error: SyntaxError) -> Objection:
     """Return the line, the column and the parser's words, without the source."""
     place = f"line {error.lineno or 1}" + (f", column {error.offset}" if error.offset else "")
-    return f"{place}: {type(error).__name__}: {error.msg}; nothing ran, fix the cell and run it again"
+    return Objection(type(error).__name__, f"{place}: {error.msg}; nothing ran, fix the cell and run it again")
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:

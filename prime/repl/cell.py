@@ -112,7 +112,7 @@ class Cell:
         if self._reply is None or not self._idle or self._done is None:
             return
         if self._done.refused is not None:
-            name = "SyntaxError" if "SyntaxError" in self._done.refused else "Refused"
+            name = str(self._reply.get("ename", "Refused"))
             self._finish("refused", Failed(name, self._done.refused, self._done.refused))
             return
         error = _failed(self._reply)
