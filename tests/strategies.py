@@ -69,9 +69,10 @@ class Folded:
         turn, step = self.state.trace.numbers
         self.entries.append(ev.Entry(self.state.session, len(self.entries), 0, turn, step, event))
 
-    def digest(self, header: Header) -> str:
-        """Return the digest of the request under ``header`` that the log says is next."""
-        return digest(request(header, [self.entries[seq] for seq in self.state.surface.seqs]))
+    def sent(self, header: Header) -> ev.StepStarted:
+        """Return the start of a step that sends the request under ``header`` that the log says is next."""
+        said = request(header, [self.entries[seq] for seq in self.state.surface.seqs])
+        return ev.StepStarted(request=digest(said), messages=len(said.messages))
 
 
 def whole_ranges(nodes: tuple[Node, ...]) -> list[tuple[int, int]]:
@@ -180,8 +181,7 @@ def _turn_ended(draw: st.DrawFn, folded: Folded) -> Commit:
 def _step_started(draw: st.DrawFn, folded: Folded) -> Commit:
     header = folded.state.header
     changed = () if header is not None else _header(draw, folded)
-    sent = folded.digest(header if header is not None else changed[0].header)
-    return *changed, ev.StepStarted(request=sent, messages=len(folded.state.surface.seqs))
+    return *changed, folded.sent(header if header is not None else changed[0].header)
 
 
 def _step_ended(draw: st.DrawFn, folded: Folded) -> Commit:
