@@ -54,6 +54,7 @@ FLOORS: dict[str, float] = {
     "prime.views": 9,
     "prime.testing": 9,
     "prime.app": 10,
+    "prime.doctor": 10.5,
     "prime.cli": 11,
     "prime.__main__": 12,
     "prime": 12,
@@ -74,8 +75,20 @@ GUEST_IMPORTS = {
     "threads": {"ipykernel"},
 }
 
-#: Imports inside a function: (module, what it imports). Only an optional dependency may be here.
-LOCAL_IMPORTS: set[tuple[str, str]] = set()
+#: Imports inside a function: (module, what it imports). Only an optional dependency may be here, and what would make
+#: a command start late that does not need it.
+LOCAL_IMPORTS = {
+    ("prime.cli.commands", "prime.cli.cells"),
+    ("prime.cli.commands", "prime.cli.chat"),
+    ("prime.cli.commands", "prime.cli.demo"),
+    ("prime.cli.commands", "prime.cli.doctor"),
+    ("prime.cli.commands", "prime.cli.headless"),
+    ("prime.cli.commands", "prime.cli.models"),
+    ("prime.cli.options", "prime.config"),
+    ("prime.cli.recorded", "prime.views.terminal"),
+    ("prime.cli.sessions", "prime.cli.recorded"),
+    ("prime.pricing", "genai_prices"),
+}
 
 #: Imports of the guest by its full name. The package is only importable once this file has loaded it.
 ABSOLUTE_IMPORTS = {("prime_kernel.launch", "prime_kernel.app")}

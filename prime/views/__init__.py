@@ -1,0 +1,1 @@
+"""Views: read-only pictures of a log. Entries become values, values become text; nothing here writes."""

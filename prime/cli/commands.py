@@ -1,0 +1,188 @@
+"""Every command with its arguments, and what becomes of errors: one line and an exit code.
+
+What a command needs is imported when it runs: the kernel's and the models' libraries take most of a second, and
+``--help`` or ``sessions list`` need none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from prime.cli import sessions
+from prime.cli.options import KernelOptions, ModelOptions, flat
+from prime.errors import ConfigError, ModelNotFound, PrimeError
+
+#: Exit codes: a failure, wrong usage or configuration, a signal (as shells count it).
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="prime-repl",
+    help="An agent whose only tool is a persistent IPython kernel. New here? Try `prime-repl demo`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(sessions.app, name="sessions")
+
+Session = Annotated[
+    str | None, typer.Option("--session", "-s", metavar="ID", help="Go on with this session: an id, its start, `last`.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+@app.callback()
+def options(
+    shows_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Take the options that stand before a command. ``--debug`` is read by :func:`main`."""
+    if shows_version:
+        typer.echo(f"prime-repl {version('prime-repl')}")
+        raise typer.Exit
+
+
+@app.command()
+@flat
+def run(
+    model: ModelOptions,
+    kernel: KernelOptions,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What to do; `-` reads standard input.")] = None,
+    session: Session = None,
+    image: Annotated[
+        list[Path] | None, typer.Option("--image", metavar="FILE", help="Show the model a picture.")
+    ] = None,
+    as_json: Json = False,
+    deltas: Annotated[bool, typer.Option("--deltas", help="With --json: the pieces of replies too.")] = False,
+) -> None:
+    """Work on one task: progress on stderr, the answer on stdout.
+
+    Exit code: 0 done, 1 error, 2 wrong usage, 3 a limit was reached, 130 interrupted.
+    """
+    from prime.cli import headless
+
+    words = _task(task)
+    job = headless.Job(
+        words, tuple(image or ()), session, kernel.cwd, "deltas" if deltas else "json" if as_json else None
+    )
+    _leave(headless.run(model.config(kernel), job))
+
+
+@app.command()
+@flat
+def chat(
+    model: ModelOptions,
+    kernel: KernelOptions,
+    session: Session = None,
+    goes_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last session.")] = False,
+) -> None:
+    """Talk with the agent. Ctrl-C interrupts it, Ctrl-D ends; typing while it works steers it."""
+    from prime.cli import chat as talk
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("chat needs a terminal; use `prime-repl run` in scripts")
+    _leave(talk.chat(model.config(kernel), kernel.cwd, "last" if goes_on else session))
+
+
+@app.command()
+@flat
+def cell(
+    kernel: KernelOptions,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="File with one cell; `-`: standard input.")] = None,
+    code: Annotated[list[str] | None, typer.Option("-c", metavar="CODE", help="A cell; may be given again.")] = None,
+    session: Session = None,
+    as_json: Json = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Run later cells after one that failed.")] = False,
+) -> None:
+    """Run cells in a kernel with the agent's tools, without a model. Exit code 1 when one fails."""
+    from prime.cli import cells
+
+    if (file is None) == (not code):
+        raise typer.BadParameter("give either -c CODE or one FILE (`-`: standard input)")
+    sources = tuple(code) if code else (_read(file or ""),)
+    _leave(cells.run(kernel.config(), cells.Job(sources, session, kernel.cwd, as_json, keep_going)))
+
+
+@app.command()
+@flat
+def demo(model: ModelOptions, kernel: KernelOptions) -> None:
+    """Watch the agent work in the current folder: with a model when one is there, else by a shipped script."""
+    from prime.cli import demo as shown
+
+    _leave(shown.demo(model.config(kernel), kernel.cwd))
+
+
+@app.command()
+@flat
+def models(
+    model: ModelOptions,
+    as_json: Json = False,
+    check: Annotated[bool, typer.Option("--check", help="Ask each for a tiny reply (this may cost money).")] = False,
+) -> None:
+    """List the models that can be used: configured, by key, on this machine."""
+    from prime.cli import models as listed
+
+    _leave(listed.models(model.config(KernelOptions()), as_json=as_json, check=check))
+
+
+@app.command()
+@flat
+def doctor(model: ModelOptions, kernel: KernelOptions, as_json: Json = False) -> None:
+    """Check the environment, with the fix for each finding. Exit code 1 when something needed is broken."""
+    from prime.cli import doctor as checked
+
+    _leave(checked.doctor(model.config(kernel), as_json=as_json))
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    debug = "--debug" in sys.argv[1:3]
+    try:
+        sys.exit(app(standalone_mode=False))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        sys.exit(FAILED)
+    except (PrimeError, typer.TyperException, typer.Abort, OSError) as error:
+        if debug:
+            raise
+        print(f"error: {_line(error)}", file=sys.stderr)
+        usage = isinstance(error, (ConfigError, ModelNotFound))
+        sys.exit(USAGE if usage else getattr(error, "exit_code", FAILED))
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, typer.TyperException):
+        return " ".join(error.format_message().split())
+    return " ".join(str(error).split()) or "given up"
+
+
+def _leave(work: Coroutine[object, object, int]) -> NoReturn:
+    """Run a command to its end and exit with its code. The first Ctrl-C cancels it, which closes every bracket."""
+    raise typer.Exit(asyncio.run(work))
+
+
+def _task(task: str | None) -> str:
+    if task is None and sys.stdin.isatty():
+        raise typer.BadParameter('give a task: prime-repl run "TASK" (`-` reads standard input)')
+    words = sys.stdin.read() if task in (None, "-") else str(task)
+    if not words.strip():
+        raise typer.BadParameter("the task is empty")
+    return words
+
+
+def _read(file: str) -> str:
+    return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")

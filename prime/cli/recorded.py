@@ -1,0 +1,134 @@
+"""What the commands about recorded sessions do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from prime import log, pricing
+from prime import verify as verification
+from prime.cli.images import keep
+from prime.config import load
+from prime.errors import LogError, PrimeError
+from prime.sessions import Sessions
+from prime.views import jsonl, markdown, summary
+from prime.views.transcript import Transcript, transcript
+
+
+def table(*, as_json: bool) -> None:
+    """Print a row for each session, newest first."""
+    found = rows(_sessions())
+    if as_json:
+        for row in found:
+            print(json.dumps(row.as_json(), ensure_ascii=False))
+        return
+    lines = [
+        (row.id, f"{row.started:%m-%d %H:%M}", str(row.turns), str(row.cells), pricing.shown(row.price), row.title)
+        for row in found
+    ]
+    if not lines:
+        print("no sessions yet; `prime-repl demo` makes the first", file=sys.stderr)
+        return
+    lines.insert(0, ("id", "started", "turns", "cells", "price", "title"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in lines:
+        aligned = (
+            cell.rjust(width) if cell.isdigit() else cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        )
+        print("  ".join(aligned)[:columns].rstrip())
+
+
+def show(name: str, *, as_json: bool) -> None:
+    """Print a session: for people, or every entry."""
+    from prime.views import terminal
+
+    sessions = _sessions()
+    with sessions.read(sessions.resolve(name)) as store:
+        if as_json:
+            sys.stdout.writelines(jsonl.lines(log.read(store)))
+            return
+        whole = transcript(log.read(store))
+    if sys.stdout.isatty():
+        terminal.console().print(terminal.document(whole))
+    else:
+        print(markdown.markdown(whole), end="")
+
+
+def export(name: str, to: str, output: Path | None) -> None:
+    """Write a session as ``md`` or ``jsonl`` to stdout or to a file."""
+    sessions = _sessions()
+    with sessions.read(sessions.resolve(name)) as store:
+        if to == "md":
+            _export_markdown(transcript(log.read(store)), output)
+        elif output is None:
+            sys.stdout.writelines(jsonl.lines(log.read(store)))
+        else:
+            with output.open("w", encoding="utf-8") as file:
+                file.writelines(jsonl.lines(log.read(store)))
+
+
+def fork(name: str, turn: int | None, at: int | None) -> str:
+    """Copy a session up to the end of ``turn``, or up to the entry ``at``, or whole; return the copy's id."""
+    sessions = _sessions()
+    session = sessions.resolve(name)
+    if turn is not None:
+        with sessions.read(session) as store:
+            ends = {entry.turn: entry.seq for entry in log.read(store, types=("turn_ended",))}
+        if turn not in ends:
+            raise LogError(f"{session} has no finished turn {turn}; it has {len(ends)}")
+        at = ends[turn]
+    return sessions.fork(session, at)
+
+
+def verify(name: str | None) -> bool:
+    """Check one session, or all of them, and say what was found; return whether all is well."""
+    sessions = _sessions()
+    well = True
+    for session in sessions.ids() if name is None else [sessions.resolve(name)]:
+        try:
+            with sessions.read(session) as store:
+                report = verification.verify(store)
+        except PrimeError as error:
+            well = False
+            print(f"error: {session}: {error}", file=sys.stderr)
+        else:
+            print(f"{session}: {report.entries:,} entries and {report.requests:,} requests checked, all as written")
+    return well
+
+
+def resolve(name: str) -> str:
+    """Return the id that ``name`` means."""
+    return _sessions().resolve(name)
+
+
+def delete(session: str) -> None:
+    """Delete a session for good."""
+    _sessions().delete(session)
+
+
+def rows(sessions: Sessions) -> Iterator[summary.Row]:
+    """Yield a row for each readable session, newest first; say on stderr which one is not."""
+    for session in sessions.ids():
+        try:
+            with sessions.read(session) as store:
+                yield summary.row(log.read(store, types=summary.TYPES))
+        except PrimeError as error:
+            print(f"error: {session}: {error}", file=sys.stderr)
+
+
+def _sessions() -> Sessions:
+    return Sessions(load(Path.cwd()).home)
+
+
+def _export_markdown(whole: Transcript, output: Path | None) -> None:
+    if output is None:
+        print(markdown.markdown(whole), end="")
+        return
+    folder = output.with_name(f"{output.stem}-images")
+    output.write_text(markdown.markdown(whole, folder.name), encoding="utf-8")
+    for image in whole.images:
+        keep(folder, image)

@@ -1,0 +1,96 @@
+"""The commands about recorded sessions, with their arguments."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="List, show, export, fork, verify and delete recorded sessions.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")]
+
+
+class Format(StrEnum):
+    """What a session can be exported to."""
+
+    md = "md"
+    jsonl = "jsonl"
+
+
+@app.command("list")
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False) -> None:
+    """List all sessions, newest first."""
+    from prime.cli import recorded
+
+    recorded.table(as_json=as_json)
+
+
+@app.command()
+def show(
+    name: Id,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every entry, one JSON object a line.")] = False,
+) -> None:
+    """Print what happened in a session."""
+    from prime.cli import recorded
+
+    recorded.show(name, as_json=as_json)
+
+
+@app.command()
+def export(
+    name: Id,
+    to: Annotated[Format, typer.Option("--to", help="Markdown to read, or every entry as JSON.")] = Format.md,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.")] = None,
+) -> None:
+    """Export a session to stdout or to a file; with a Markdown file, its images into a folder beside it."""
+    from prime.cli import recorded
+
+    recorded.export(name, to.value, output)
+
+
+@app.command()
+def fork(
+    name: Id,
+    turn: Annotated[int | None, typer.Option("--turn", metavar="N", help="Keep the turns up to this one.")] = None,
+    at: Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Keep the entries up to this one.")] = None,
+) -> None:
+    """Copy a session, whole or up to a point, and print the id of the copy."""
+    from prime.cli import recorded
+
+    if turn is not None and at is not None:
+        raise typer.BadParameter("give --turn or --at, not both")
+    typer.echo(recorded.fork(name, turn, at))
+
+
+@app.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Check every session.")] = False,
+) -> None:
+    """Check a session's bytes and rebuild every request that was ever sent. Exit code 1 when something is wrong."""
+    from prime.cli import recorded
+
+    if (name is None) == (not every):
+        raise typer.BadParameter("give a session's ID or --all")
+    raise typer.Exit(0 if recorded.verify(name) else 1)
+
+
+@app.command()
+def delete(
+    name: Id,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a session for good."""
+    from prime.cli import recorded
+
+    session = recorded.resolve(name)
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter(f"deleting {session} is for good; pass --yes")
+    if not yes:
+        typer.confirm(f"Delete {session} for good?", abort=True)
+    recorded.delete(session)
+    typer.echo(f"deleted {session}")

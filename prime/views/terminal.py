@@ -1,0 +1,138 @@
+"""What a terminal shows: code, output, notices, a whole transcript, as rich renderables. Pure.
+
+Programs and models write what they like, so nothing of theirs reaches a terminal with control characters in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.markdown import Markdown
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.text import Text
+
+from prime import events as ev
+from prime import pricing
+from prime.messages import text_of
+from prime.views.calls import condensed, duration
+from prime.views.transcript import Cell, Notice, Reply, Said, Step, Transcript, Turn
+
+#: Lines of a cell's result that are shown; the log has them all.
+SHOWN_LINES = 24
+_INDENT, _BAR = Text("  "), Text("│ ", style="dim")
+#: Everything that is no text: C0 without tab and newline, DEL, C1.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_python = Syntax("", "python", theme="ansi_dark", background_color="default")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes text as it is: no markup, no guesses at what to highlight."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def plain(text: str) -> str:
+    """Return text that a terminal only prints: of a line that was overwritten its last state, control characters as
+    visible signs."""
+    lines = (line.removesuffix("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROL.sub(lambda found: chr(0x2400 + ord(found[0])) if ord(found[0]) < 0x20 else "�", "\n".join(lines))
+
+
+def code(source: str) -> Text:
+    """Return a cell's code, highlighted, with a bar at its left."""
+    highlighted = _python.highlight(plain(source).rstrip("\n"))
+    highlighted.rstrip()
+    return _prefixed(_BAR, highlighted)
+
+
+def result(ended: ev.CellEnded, targets: list[str]) -> Text:
+    """Return how a cell ended: its calls by target, its time, and the head and tail of what it showed."""
+    about = [f"calls: {condensed(targets)}"] if targets else []
+    if ended.status != "ok":
+        about.append(ended.status)
+    about.append(duration(ended.duration_s))
+    line = Text(f"  [{' · '.join(about)}]", style="red" if ended.status != "ok" else "dim")
+    shown = _context_free(plain(text_of(ended.shown))).rstrip()
+    return Text("\n").join([_prefixed(_INDENT, Text(_head_and_tail(shown))), line]) if shown else line
+
+
+def note(text: str, style: str = "dim") -> Text:
+    """Return words of the program itself in one dim line."""
+    return Text(f"  [{' '.join(plain(text).split())}]", style=style)
+
+
+def document(whole: Transcript) -> Group:
+    """Return a whole session."""
+    return Group(*_document(whole))
+
+
+def turn(one: Turn) -> Group:
+    """Return one turn."""
+    return Group(*_turn(one))
+
+
+def _document(whole: Transcript) -> Iterator[RenderableType]:
+    yield Text(plain(whole.title) or whole.session, style="bold")
+    price = f" · price {pricing.shown(pricing.total(whole.usage))}" if whole.usage else ""
+    yield Text(f"{whole.session} · {plain(whole.cwd)}{f' · {whole.model}' if whole.model else ''}{price}", style="dim")
+    for item in whole.items:
+        if isinstance(item, Turn):
+            yield from _turn(item)
+        else:
+            yield from _item(item)
+
+
+def _turn(one: Turn) -> Iterator[RenderableType]:
+    yield Rule(f"turn {one.number}", style="dim", align="left")
+    for item in one.items:
+        if isinstance(item, Said):
+            yield Text(f"> {plain(item.text)}", style="bold cyan")
+        elif isinstance(item, Notice):
+            yield note(item.text)
+        else:
+            yield from _step(item)
+    if one.ended is not None and one.ended.reason != "completed":
+        yield note(f"{one.ended.reason}: {one.ended.detail}".rstrip(": "), "yellow")
+
+
+def _step(step: Step) -> Iterator[RenderableType]:
+    for item in step.items:
+        if isinstance(item, Reply):
+            if item.text:
+                yield Markdown(plain(item.text))
+            if item.interrupted:
+                yield note("interrupted here", "yellow")
+        else:
+            yield from _item(item)
+
+
+def _item(item: Cell | Notice) -> Iterator[RenderableType]:
+    if isinstance(item, Notice):
+        yield note(item.text)
+        return
+    yield code(item.code)
+    for image in item.images:
+        yield note(f"{image.name}: `prime-repl sessions export --output FILE` writes it")
+    if item.ended is not None:
+        yield result(item.ended, [call.target for call in item.calls])
+    else:
+        yield note("the cell is not over", "yellow")
+
+
+def _prefixed(prefix: Text, text: Text) -> Text:
+    return Text("\n").join(prefix + line for line in text.split("\n", allow_blank=True))
+
+
+def _head_and_tail(text: str) -> str:
+    lines = text.split("\n")
+    if len(lines) <= SHOWN_LINES:
+        return text
+    half = SHOWN_LINES // 2
+    return "\n".join([*lines[:half], f"… {len(lines) - 2 * half:,} more lines …", *lines[-half:]])
+
+
+def _context_free(shown: str) -> str:
+    """Return what a cell showed without the line about the model's window, which a person need not read."""
+    return re.sub(r"\n?\[context: [\d,]+ (?:of [\d,]+ )?tokens\]$", "", shown)
