@@ -30,6 +30,8 @@ if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     # Python puts the script's folder first, where our module names would hide the user's
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    import ipykernel  # noqa: F401 - first, so that its absence is what the host is told
+
     load(here)
     from prime_kernel.app import main
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -193,7 +194,9 @@ async def test_work_left_behind_by_an_earlier_cell_is_refused(shared: Kernel) ->
     )
     seen = await shared.cell("go.set(); go_task.set()\nawait task; await worker; thread.join()\nsorted(found.items())")
     assert seen.calls == []
-    assert eval(seen.result) == [(name, ("StaleLease", "stale_lease")) for name in ("task", "thread", "to_thread")]
+    assert ast.literal_eval(seen.result) == [
+        (name, ("StaleLease", "stale_lease")) for name in ("task", "thread", "to_thread")
+    ]
 
 
 async def test_the_host_refuses_a_stale_call_on_its_own(shared: Kernel) -> None:

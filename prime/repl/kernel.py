@@ -14,8 +14,8 @@ from prime_kernel.wire import Binding, Setup
 
 from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.cell import Cell
-from prime.repl.live import LiveKernel, Unusable
-from prime.repl.process import Launch
+from prime.repl.live import LiveKernel
+from prime.repl.process import Launch, Unusable
 from prime.repl.signals import Ended, Lost, Outcome, Signal, Started
 
 #: Default caps of one cell: host calls, and bytes of output.
@@ -66,6 +66,7 @@ class KernelRepl:
         self._cell: Cell | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._busy = False
+        self._early = False  # interrupted before the cell was submitted
         self._closed = False
 
     async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncGenerator[Signal, None]:
@@ -75,18 +76,24 @@ class KernelRepl:
         """
         if self._busy:
             raise CellBusy("a cell is running in this kernel; wait for its end or interrupt it")
-        self._busy = True
+        self._busy, self._early = True, False
         try:
             live = self._live
-            if live is not None and live.lost.done():
+            if live is not None and not await live.check():
                 self._live = None
                 await live.close()
-                yield Lost(live.generation, live.lost.result())
+                # a prewarmed kernel that nobody has heard of is not missed either
+                announced, self._started = self._started is None, None
+                if announced:
+                    yield Lost(live.generation, live.lost.result())
             await self._ensure()
             if self._started is not None:
                 started, self._started = self._started, None
                 yield started
             assert self._live is not None
+            if self._early:
+                yield Ended("interrupted", None, None, (), (), (), 0, 0.0)
+                return
             async with aclosing(self._run(self._live, code, cell, timeout_s)) as signals:
                 async for signal in signals:
                     yield signal
@@ -99,7 +106,8 @@ class KernelRepl:
             self._live.answer(call, outcome)
 
     async def interrupt(self) -> None:
-        """See :meth:`prime.repl.signals.Repl.interrupt`."""
+        """See :meth:`prime.repl.signals.Repl.interrupt`. A cell whose kernel is still starting is not run at all."""
+        self._early = self._busy and self._cell is None
         await self._stop("interrupted")
 
     async def prewarm(self) -> None:

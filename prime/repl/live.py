@@ -13,7 +13,7 @@ from prime.messages import thaw
 from prime.repl.bridge import Bridge
 from prime.repl.cell import Cell, output
 from prime.repl.channels import Channels
-from prime.repl.process import Folder, KernelProcess, Launch
+from prime.repl.process import Folder, KernelProcess, Launch, Unusable
 from prime.repl.signals import CallCancelled, HostCall, Outcome, Output, Started, Value
 
 #: Seconds a kernel may take to become ready.
@@ -24,10 +24,6 @@ _IPYKERNEL = 7
 
 #: Late outputs kept between cells.
 _BACKLOG = 256
-
-
-class Unusable(KernelStartFailed):
-    """The interpreter cannot run a kernel; trying again changes nothing."""
 
 
 class LiveKernel:
@@ -96,6 +92,13 @@ class LiveKernel:
             cell.lost(self.lost.result())
         else:
             self._channels.execute(cell.id, code)
+
+    async def check(self) -> bool:
+        """Tell whether the process still lives; if not, ``lost`` is resolved."""
+        if self._process is None or not self._process.over:
+            return not self.lost.done()
+        await self.lost
+        return False
 
     def delivered(self) -> None:
         """Take notice that the consumer took a signal: reading may go on."""

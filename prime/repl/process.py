@@ -53,6 +53,10 @@ _LONGEST_FOLDER = 80
 _SETTLE_S = 0.05
 
 
+class Unusable(KernelStartFailed):
+    """A kernel that cannot be started as asked; trying again changes nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to start kernel processes.
@@ -119,7 +123,7 @@ class KernelProcess:
         """Start the process.
 
         Raises:
-            KernelStartFailed: the interpreter or the working directory is not there.
+            Unusable: the interpreter or the working directory is not there.
         """
         script = str(Path(prime_kernel.__file__).with_name("launch.py"))
         variables = {
@@ -146,7 +150,7 @@ class KernelProcess:
             )
         except OSError as error:
             os.close(read)
-            raise KernelStartFailed(
+            raise Unusable(
                 f"no kernel can be started with {launch.python} in {launch.cwd}: {error.strerror or error}; "
                 "check both paths"
             ) from None
@@ -173,6 +177,16 @@ class KernelProcess:
             return f"the kernel process ended by itself with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         return f"the kernel process was killed by {name}"
+
+    @property
+    def over(self) -> bool:
+        """Whether the process has ended, even if the event loop has not heard of it yet."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     def interrupt(self) -> None:
         """Send SIGINT to the group, so that ordinary children of the cell end with it."""
