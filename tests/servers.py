@@ -73,6 +73,7 @@ class ModelServer:
         *,
         models: dict[str, Any] | None = None,
         props: dict[str, Any] | None = None,
+        port: int = 0,
     ) -> None:
         self.raw: list[bytes] = []
         self.bodies: list[dict[str, Any]] = []
@@ -80,8 +81,8 @@ class ModelServer:
         self.ports: list[int] = []
         self.gone = threading.Event()
         self._answers = answers
-        self._got = {"/v1/models": models, "/props": props}
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._got = {"/v1/models": models, "/props": props, "/health": {"status": "ok"}}
+        self._socket = socket.create_server(("127.0.0.1", port))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         # Raising inside the app is how it breaks a connection; uvicorn need not report that.
         config = uvicorn.Config(
@@ -94,12 +95,16 @@ class ModelServer:
             timeout_graceful_shutdown=0,
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._thread = threading.Thread(target=self.run)
 
     @property
     def chat_url(self) -> str:
         """The base address of Chat Completions."""
         return f"{self.url}/v1"
+
+    def run(self) -> None:
+        """Serve in this thread until the process ends."""
+        self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)

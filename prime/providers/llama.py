@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -81,7 +82,7 @@ class LlamaServer:
         key: the secret without which it answers nobody else on this machine.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path, base_url: str, key: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, base_url: str, key: str) -> None:
         self.base_url = base_url
         self.key = key
         self._process = process
@@ -104,9 +105,9 @@ class LlamaServer:
             (folder / "template.jinja").write_text(launch.template, encoding="utf-8")
             command += ["--jinja", "--chat-template-file", str(folder / "template.jinja")]
         environment = {**launch.environment, "LLAMA_API_KEY": key}
-        await _make_links(launch.program, environment)
+        await asyncio.to_thread(_make_links, launch.program, environment)
         with (folder / "log").open("wb") as log:
-            process = await _spawn(command, environment, log)
+            process = _spawn(command, environment, log)
         server = cls(process, folder, f"http://127.0.0.1:{port}/v1", key)
         try:
             async with asyncio.timeout(_START_S):
@@ -122,7 +123,7 @@ class LlamaServer:
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        return self._process.returncode is None
+        return self._process.poll() is None
 
     async def close(self) -> None:
         """Kill the server and its group, and remove its files. Idempotent."""
@@ -133,7 +134,7 @@ class LlamaServer:
             if self._process.stdin is not None:
                 self._process.stdin.close()
             shutil.rmtree(self._folder, ignore_errors=True)
-        await self._process.wait()
+        await asyncio.to_thread(self._process.wait)
 
     async def _ready(self, model: Path) -> None:
         root = self.base_url.removesuffix("/v1")
@@ -155,16 +156,11 @@ class LlamaServer:
         return failure("bad_request", f"{model}: {PROGRAM} ended while it started: {why}")
 
 
-async def _spawn(
-    command: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | int
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        "/bin/sh",
-        "-c",
-        _WATCH,
-        "sh",
-        *command,
-        stdin=asyncio.subprocess.PIPE,
+def _spawn(command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    # Not asyncio's way: a cancellation in the middle of that would leave the processes without an owner.
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, "sh", *command],
+        stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
         env=dict(environment),
@@ -172,7 +168,7 @@ async def _spawn(
     )
 
 
-async def _make_links(program: Path, environment: Mapping[str, str]) -> None:
+def _make_links(program: Path, environment: Mapping[str, str]) -> None:
     """The package cannot carry the links between its libraries; its own command makes them when it first runs."""
     table = program.parent / "_symlinks.json"
     if not table.is_file() or all((table.parent / name).exists() for name in json.loads(table.read_text())):
@@ -180,11 +176,7 @@ async def _make_links(program: Path, environment: Mapping[str, str]) -> None:
     for folder in program.parents:
         command = folder / "bin" / "llama-cpp-server"
         if command.is_file():
-            nothing = asyncio.subprocess.DEVNULL
-            process = await asyncio.create_subprocess_exec(
-                str(command), "--info", stdin=nothing, stdout=nothing, stderr=nothing, env=dict(environment)
-            )
-            await process.wait()
+            subprocess.run([command, "--info"], capture_output=True, env=dict(environment), check=False)
             return
 
 
