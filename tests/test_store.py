@@ -377,6 +377,15 @@ def test_no_file_is_no_damage(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_hinders_reading_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "log.sqlite3"
+    SqliteStore.create(path, FORMAT).close()
+    (tmp_path / "log.sqlite3-wal").mkdir()
+    with pytest.raises(LogError, match="cannot be read now: unable to open") as hindered:
+        SqliteStore.read(path, FORMAT)
+    assert not isinstance(hindered.value, CorruptLog)
+
+
 def test_a_file_is_never_created_over_another(tmp_path: Path) -> None:
     SqliteStore.create(tmp_path / "log.sqlite3", FORMAT).close()
     with pytest.raises(FileExistsError):
