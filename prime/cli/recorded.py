@@ -61,7 +61,12 @@ def show(name: str, *, as_json: bool) -> None:
 def export(name: str, to: str, output: Path | None) -> None:
     """Write a session as ``md`` or ``jsonl`` to stdout or to a file."""
     sessions = _sessions()
-    with sessions.read(sessions.resolve(name)) as store:
+    export_from(sessions, sessions.resolve(name), to, output)
+
+
+def export_from(sessions: Sessions, session: str, to: str, output: Path | None) -> None:
+    """Write a session of ``sessions`` as ``md`` or ``jsonl`` to stdout or to a file."""
+    with sessions.read(session) as store:
         if to == "md":
             _export_markdown(transcript(log.read(store)), output)
         elif output is None:

@@ -29,6 +29,7 @@ class Progress:
         self._keep_image = keep_image
         self._words = Words(console)
         self._targets: list[str] = []
+        self._stepped = False
 
     def take(self, item: ev.Entry | Delta) -> None:
         """Print one log entry or piece of a reply."""
@@ -46,8 +47,14 @@ class Progress:
         self._words.end()
         self._console.print(what, soft_wrap=True)
 
+    def _turn_started(self, entry: ev.Entry, event: ev.TurnStarted) -> None:
+        self._stepped = False
+
+    def _step_started(self, entry: ev.Entry, event: ev.StepStarted) -> None:
+        self._stepped = True
+
     def _said(self, entry: ev.Entry, event: ev.UserSaid) -> None:
-        if event.kind != "ask":
+        if self._stepped:  # what began the turn stands above it
             self._print(terminal.note(f"{event.kind}: {one_line(text_of(event.parts))}", "cyan"))
 
     def _replied(self, entry: ev.Entry, event: ev.ModelReplied) -> None:
@@ -88,6 +95,8 @@ class Progress:
 
 
 _RULES: dict[type, Callable[[Progress, ev.Entry, Any], None]] = {
+    ev.TurnStarted: Progress._turn_started,
+    ev.StepStarted: Progress._step_started,
     ev.UserSaid: Progress._said,
     ev.ModelReplied: Progress._replied,
     ev.RequestFailed: Progress._failed,
