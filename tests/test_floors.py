@@ -66,10 +66,12 @@ STRANGERS = ("prime.repl", "prime.tools", "prime.providers", "prime.policies", "
 #: Guest file -> what it may import beside the standard library. The guest runs in the user's environment, which is
 #: sure to have ipykernel and what that needs, and nothing else.
 GUEST_IMPORTS = {
-    "app": {"IPython", "ipykernel", "traitlets"},
+    "app": {"IPython", "ipykernel", "tornado", "traitlets"},
     "cell": {"IPython"},
+    "commands": {"IPython"},
     "display": {"IPython"},
     "interrupt": {"ipykernel"},
+    "launch": {"ipykernel"},
     "shell": {"IPython", "ipykernel", "traitlets"},
     "streams": {"ipykernel"},
     "threads": {"ipykernel"},
