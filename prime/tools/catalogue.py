@@ -9,7 +9,9 @@ from prime_kernel.wire import Binding
 
 from prime.errors import ConfigError, ToolFailed
 from prime.tools.base import Tool
+from prime.tools.bash import bash
 from prime.tools.edit import edit
+from prime.tools.fetch import fetch
 from prime.tools.glob import glob
 from prime.tools.grep import grep
 from prime.tools.read import read
@@ -17,7 +19,9 @@ from prime.tools.signature import nearest
 from prime.tools.write import write
 
 BUILTIN: tuple[Tool, ...] = (
+    bash,
     edit,
+    fetch,
     glob,
     grep,
     read,

@@ -1,9 +1,9 @@
 """``tools.grep``: lines that match a regular expression.
 
-The language is that of Python's :mod:`re`, whether or not ripgrep is there: ``rg``, when on the path, only says which
-files are worth looking at, and only for patterns that mean the same to both; the lines are found here either way. What
-still differs: with ``rg`` a file can be missed whose only match needs ``.`` to match a lone ``\\r``, or ``\\w`` to
-match (or not) a superscript or a combining mark.
+The language is that of Python, as the ``regex`` package reads it (:mod:`re` can neither be stopped nor run beside the
+event loop), whether or not ripgrep is there: ``rg``, when on the path, only says which files are worth looking at, and
+only for patterns that mean the same to both; the lines are found here either way. What still differs: with ``rg`` a
+file can be missed whose only match needs ``.`` to match a lone ``\\r``, or ``\\w`` to match (or not) a superscript.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import os
 import re
 import shutil
 import stat
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+import regex
 from pydantic import Field
 
 from prime.errors import ToolFailed
@@ -33,6 +33,8 @@ from prime.tools.workspace import Workspace
 #: Characters of a line in a value; of a longer one, the part around the match.
 LINE_LIMIT = 1_000
 _MARGIN = 100
+#: Seconds to try one line.
+LINE_TIME_S = 2.0
 
 #: Patterns that Python and ripgrep read alike: no look-around, back-references, flags, class operations or other
 #: escapes than these. Any other pattern goes the pure Python way.
@@ -52,13 +54,11 @@ _RIPGREP = (
 
 
 class Match(Frozen):
-    """A matching line, without its newline; ``line`` counts from 1. ``before`` and ``after`` are its context."""
+    """A matching line, without its newline; ``line`` counts from 1."""
 
     path: str
     line: int
     text: str
-    before: tuple[str, ...]
-    after: tuple[str, ...]
 
 
 class Matches(Frozen):
@@ -76,10 +76,7 @@ def _for_model(arguments: dict[str, Any], value: Any) -> str:
         if match["path"] != path:
             path = match["path"]
             shown.append(path)
-        first = match["line"] - len(match["before"])
-        shown += [f"  {number}- {text}" for number, text in enumerate(match["before"], first)]
         shown.append(f"  {match['line']}: {match['text']}")
-        shown += [f"  {number}- {text}" for number, text in enumerate(match["after"], match["line"] + 1)]
     if value["truncated"]:
         shown.append("[there are more; narrow the pattern, path or glob, or raise limit]")
     return "\n".join(shown) or "[no match]"
@@ -98,13 +95,12 @@ async def grep(
     glob: str | None = None,
     ignore_case: bool = False,
     literal: bool = False,
-    context: Annotated[int, Field(ge=0, le=20)] = 0,
     limit: Annotated[int, Field(ge=1)] = 250,
 ) -> Matches:
     """Find lines that match a Python regular expression, in a file or in all files below a folder.
 
     Sorted by path and line. `glob` narrows the files ("*.py", "src/**/*.ts"); `literal` takes the pattern as plain
-    text; `context` adds that many lines around each match. Hidden, binary and .gitignore'd files are left out.
+    text. Hidden, binary and .gitignore'd files are left out, unless `path` names one.
     """
     wanted = None if glob is None else Wildcard(glob)
     expression = _compile(pattern, ignore_case, literal)
@@ -125,16 +121,17 @@ async def grep(
             options = ["--fixed-strings"] * literal + ["--ignore-case"] * ignore_case
             options += ["--no-ignore-parent"] * is_left_out(root)
             names = await _ripgrep(workspace, root, pattern, options)
-    search = _Search(workspace, root, expression, context, limit)
+    search = _Search(workspace, root, expression, limit)
     return await in_thread(functools.partial(search.run, names, wanted))
 
 
-def _compile(pattern: str, ignore_case: bool, literal: bool) -> re.Pattern[str]:
+def _compile(pattern: str, ignore_case: bool, literal: bool) -> regex.Pattern[str]:
     if "\n" in pattern or (not literal and re.search(r"(?<!\\)(?:\\\\)*\\n", pattern)):
         raise ToolFailed("bad_pattern", "a pattern is matched within one line; leave the newline out")
     try:
-        return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
-    except (re.error, RecursionError, OverflowError) as error:
+        flags = regex.IGNORECASE if ignore_case else 0
+        return regex.compile(regex.escape(pattern) if literal else pattern, flags)
+    except (regex.error, RecursionError, OverflowError) as error:
         wanted = "mend it, or pass literal=True to find it as plain text"
         raise ToolFailed("bad_pattern", f"{pattern!r:.200} is not a regular expression: {error}; {wanted}") from None
 
@@ -178,10 +175,14 @@ class _Search:
 
     workspace: Workspace
     root: Path
-    expression: re.Pattern[str]
-    context: int
+    expression: regex.Pattern[str]
     limit: int
     found: list[Match] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # one repetition of one character cannot take for ever on a line; the guard costs 4 us a line, a search 0.5
+        repeats = re.findall(r"(?<!\()[*+?{]|\)[*+?{]", self.expression.pattern)
+        self._may_backtrack = len(repeats) > 1 or ")" in "".join(repeats)
 
     def run(self, names: list[str] | None, wanted: Wildcard | None) -> Matches:
         prefix = len(str(self.root).rstrip("/")) + 1
@@ -211,28 +212,26 @@ class _Search:
 
     def _matches(self, path: str, lines: Iterable[str]) -> list[Match]:
         """Return the matches of one file, one more than could still be wanted at most."""
-        found: list[tuple[int, re.Match[str], list[str], list[str]]] = []
-        before: deque[str] = deque(maxlen=self.context)
+        found: list[Match] = []
         room = self.limit + 1 - len(self.found)
         for number, raw in enumerate(lines, 1):
             if "\0" in raw:
                 raise _Binary
-            if abandoned():
+            if abandoned() or len(found) == room:
                 break
             line = raw.removesuffix("\n").removesuffix("\r")
-            for earlier, _, _, after in reversed(found):
-                if number - earlier > self.context:
-                    break
-                after.append(_short(line, 0))
-            if len(found) < room and (match := self.expression.search(line)):
-                found.append((number, match, list(before), []))
-            before.append(_short(line, 0))
-            if len(found) == room and number - found[-1][0] >= self.context:
-                break
-        return [
-            Match(path=path, line=number, text=_short(match.string, match.start()), before=tuple(b), after=tuple(a))
-            for number, match, b, a in found
-        ]
+            if match := self._search(line, path, number):
+                found.append(Match(path=path, line=number, text=_short(line, match.start())))
+        return found
+
+    def _search(self, line: str, path: str, number: int) -> regex.Match[str] | None:
+        if not self._may_backtrack:
+            return self.expression.search(line)
+        try:
+            return self.expression.search(line, concurrent=True, timeout=LINE_TIME_S)
+        except TimeoutError:
+            where = f"line {number} of {path} for over {LINE_TIME_S:g} s"
+            raise ToolFailed("too_slow", f"the pattern tries {where}; repeat fewer parts of it") from None
 
 
 class _Binary(Exception):

@@ -1,0 +1,170 @@
+"""``tools.bash``: a command in a fresh shell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from prime.errors import ToolFailed
+from prime.messages import Frozen
+from prime.tools.base import tool
+from prime.tools.capture import Capture
+from prime.tools.files import existing_folder
+from prime.tools.workspace import Workspace
+
+#: Nobody sits at this terminal: a program that would ask or page must go on or fail.
+NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
+    {
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "MANPAGER": "cat",
+        "SYSTEMD_PAGER": "",
+        "EDITOR": "false",
+        "VISUAL": "false",
+        "GIT_EDITOR": "true",  # takes the proposed message as it is; an empty one makes git give up
+        "GIT_SEQUENCE_EDITOR": "true",
+        "GIT_MERGE_AUTOEDIT": "no",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "SSH_ASKPASS": "false",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PIP_NO_INPUT": "1",
+        "NO_COLOR": "1",
+    }
+)
+#: Seconds between asking a group of processes to end and ending it.
+GRACE_S = 1.0
+#: Seconds for output of the last moment, when something left behind keeps the pipes open.
+_DRAIN_S = 0.1
+
+
+class Ran(Frozen):
+    """How a command ended and what it wrote. ``exit_code`` is None when a signal ended it, which ``signal`` then names.
+
+    Of more than 256 KiB in one stream the middle is left out (``truncated``).
+    """
+
+    exit_code: int | None
+    signal: str | None
+    timed_out: bool
+    stdout: str
+    stderr: str
+    truncated: bool
+    duration_s: float
+
+
+def _for_model(arguments: dict[str, Any], value: Any) -> str:
+    parts = [value["stdout"].rstrip("\n")]
+    if value["stderr"]:
+        parts += ["[stderr]", value["stderr"].rstrip("\n")]
+    if value["exit_code"] != 0:
+        parts.append(f"[{_ending(value)}]")
+    return "\n".join(part for part in parts if part) or "[no output]"
+
+
+def _for_human(arguments: dict[str, Any], value: Any) -> str:
+    return f"$ {arguments['command']} ({_ending(value)}, {value['duration_s']:.1f} s)"
+
+
+def _ending(value: dict[str, Any]) -> str:
+    ended = f"ended by {value['signal']}" if value["signal"] else f"exit code {value['exit_code']}"
+    return f"timed out, {ended}" if value["timed_out"] else ended
+
+
+@tool(for_model=_for_model, for_human=_for_human)
+async def bash(
+    workspace: Workspace,
+    command: str,
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120,
+    cwd: str | None = None,
+) -> Ran:
+    """Run a command in a fresh bash, without input, and wait for it.
+
+    A non-zero exit code is a value, not an error. Ends the command and everything it started after `timeout_s` seconds.
+    Programs put in the background with & run on; use jobs.start for what should be watched.
+    """
+    folder = existing_folder(workspace, cwd or ".")
+    path = workspace.environment.get("PATH", os.defpath)
+    shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
+    if shell is None:
+        raise ToolFailed("no_shell", f"neither bash nor sh is on the path of commands ({path})")
+    if "\0" in command:
+        raise ToolFailed("bad_arguments", "command contains a NUL character")
+    started = time.monotonic()
+    out, err = Capture(), Capture()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            shell,
+            "-c",
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out.writer,
+            stderr=err.writer,
+            cwd=folder,
+            env={**workspace.environment, **NON_INTERACTIVE},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolFailed("not_started", f"the command could not be started: {error.strerror or error}") from None
+    finally:
+        out.started()
+        err.started()
+    timed_out = False
+    try:
+        await asyncio.wait_for(process.wait(), timeout_s)
+    except TimeoutError:
+        timed_out = True
+        await _end(process)
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
+    finally:
+        await _settle(out, err)
+    code = process.returncode
+    return Ran(
+        exit_code=None if code is None or code < 0 else code,
+        signal=signal.Signals(-code).name if code is not None and code < 0 else None,
+        timed_out=timed_out,
+        stdout=out.text(),
+        stderr=err.text(),
+        truncated=out.truncated or err.truncated,
+        duration_s=round(time.monotonic() - started, 3),
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End the command's whole process group: ask, give it a moment, then kill. Cancelling kills at once."""
+    try:
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):  # it did not end by itself: what follows is for that
+            await asyncio.wait_for(process.wait(), GRACE_S)
+    finally:
+        _signal(process.pid, signal.SIGKILL)  # also whatever of its group outlived it
+    await process.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # nobody is left in it, which is what was wanted
+        os.killpg(group, number)
+
+
+async def _settle(out: Capture, err: Capture) -> None:
+    """Take what was written up to now. Something left in the background may keep the pipes open for ever."""
+    out.drain()
+    err.drain()
+    try:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), _DRAIN_S)
+    finally:
+        out.leave()
+        err.leave()

@@ -1,0 +1,77 @@
+"""One output stream of a process, kept within bounds while the process writes as much as it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+#: Bytes kept of the beginning and of the end of a stream, each.
+HALF = 128 * 1024
+_CHUNK = 64 * 1024
+#: Bytes a pipe may hold at most for an ordinary user (Linux: /proc/sys/fs/pipe-max-size).
+_PIPE = 1024 * 1024
+
+
+class Capture:
+    """Reads a pipe on the event loop: the beginning and the end are kept, the middle is counted.
+
+    Attributes:
+        writer: the descriptor to give to the process; close it here with :meth:`started` once the process has it.
+        ended: set when every process has closed its end.
+    """
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        self._head, self._tail = bytearray(), bytearray()
+        self._left_out = 0
+        self._kept = True
+        asyncio.get_running_loop().add_reader(self._reader, self._read)
+
+    def started(self) -> None:
+        """Close our copy of the writing end."""
+        os.close(self.writer)
+
+    def drain(self) -> None:
+        """Read what is in the pipe now, without waiting for more (and not for ever from one that never stops)."""
+        for _ in range(_PIPE // _CHUNK):
+            if self.ended.is_set() or not self._read():
+                break
+
+    def leave(self) -> None:
+        """Keep nothing from here on, but go on emptying the pipe: who still writes to it must not fail or block."""
+        self._kept = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a part in the middle was left out."""
+        return self._left_out > 0
+
+    def text(self) -> str:
+        """Return what was kept as text, with a line in place of what was not."""
+        head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[{self._left_out:,} bytes left out]\n{tail}" if self._left_out else head + tail
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._reader, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._reader)
+            os.close(self._reader)
+            self.ended.set()
+            return False
+        if self._kept:
+            self._keep(data)
+        return True
+
+    def _keep(self, data: bytes) -> None:
+        room = HALF - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        excess = len(self._tail) - HALF
+        if excess > 0:
+            self._left_out += excess
+            del self._tail[:excess]
