@@ -17,7 +17,7 @@ from prime.context import Context
 from prime.errors import PrimeError, ProviderError
 from prime.live import Live
 from prime.log import Log
-from prime.messages import CallPart, Header, Part, Reply, TextPart, text_of
+from prime.messages import CallPart, Header, Part, Reply, TextPart, plain, text_of
 from prime.providers.base import Provider
 from prime.repair import closers, not_started
 from prime.request import Interrupted, send
@@ -164,6 +164,6 @@ class Loop:
     def _close(self, stop: caps.Stop) -> ev.TurnEnded:
         state = self.log.state
         *inner, _ = closers(state.trace, state.kernel.generation if state.kernel.alive else None)
-        (*_, entry) = self.log.append(*inner, ev.TurnEnded(reason=stop.reason, detail=stop.detail), durable=True)
-        ended: ev.TurnEnded = entry.event
+        ended = ev.TurnEnded(reason=stop.reason, detail=plain(stop.detail))
+        self.log.append(*inner, ended, durable=True)
         return ended

@@ -7,7 +7,14 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
 
 from prime import events as ev
 from prime.errors import ProviderError
@@ -20,7 +27,7 @@ RETRIES, MIN_WAIT_S, MAX_WAIT_S = 5, 0.5, 10.0
 #: Longest wait that a provider may ask for; a longer one ends the turn, with its words.
 MAX_RETRY_AFTER_S = 120.0
 
-_backoff = wait_exponential_jitter(initial=MIN_WAIT_S, max=MAX_WAIT_S, jitter=MIN_WAIT_S / 5)
+_backoff = wait_exponential(multiplier=MIN_WAIT_S, max=MAX_WAIT_S) + wait_random(0, MIN_WAIT_S / 5)
 
 
 @dataclass(frozen=True, slots=True)

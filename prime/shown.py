@@ -91,9 +91,9 @@ class Shown:
 
 
 def _clip(text: str, room: int) -> str:
-    data = text.encode()
+    data = text.encode(errors="replace")
     if len(data) <= room:
-        return text
+        return data.decode()
     marker = f"[... {len(data):,} bytes, the middle is not shown ...]"
     half = max((room - len(marker) - 2) // 2, 0)
     return f"{_first(data, half)}\n{marker}\n{_last(data, half)}"

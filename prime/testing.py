@@ -170,6 +170,7 @@ class ScriptedCell:
         self._removed: list[str] = []
         self._stop: Literal["interrupted", "timeout"] | None = None
         self._started = time.monotonic()
+        self._over = False
         self._task: asyncio.Task[None] | None = None
 
     def print(self, text: str, *, stream: Literal["stdout", "stderr"] = "stdout", late: bool = False) -> None:
@@ -233,6 +234,7 @@ class ScriptedCell:
             _, stubborn = await asyncio.wait({self._task}, timeout=GRACE_S)
             if stubborn:
                 self._end("killed", Failed("Killed", "it did not stop", ""), lost="it did not stop")
+                self._task.cancel()
 
     async def _run(self, play: Play, code: str, timeout_s: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -270,6 +272,9 @@ class ScriptedCell:
         return self._stop or "ok", None
 
     def _end(self, status: Status, error: Failed | None, lost: str | None = None) -> None:
+        if self._over:
+            return
+        self._over = True
         if lost is not None:
             self.signals.put_nowait(Lost(self._generation, lost))
         seconds = time.monotonic() - self._started

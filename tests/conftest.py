@@ -1,7 +1,12 @@
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from prime.sessions import Sessions
+from prime.verify import verify
 
 settings.register_profile("local", deadline=None, max_examples=60)
 settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, database=None)
@@ -11,3 +16,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A data directory. Whatever a test does, each session in it is checked at the end: bytes, brackets, requests."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    yield folder
+    sessions = Sessions(folder)
+    for session in sessions.ids():
+        with sessions.read(session) as store:
+            verify(store)

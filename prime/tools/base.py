@@ -101,7 +101,7 @@ class Tool(Generic[P, R]):
                 value = await in_thread(functools.partial(body, **values))
         except ToolFailed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a tool that exits ends its call, not the host
             message = f"{type(error).__name__}: {error}"[:_MESSAGE_LIMIT].removesuffix(": ")
             raise ToolFailed("failed", message) from error
         return self.canonical(value)
@@ -224,8 +224,8 @@ def tool(
 def _projected(view: Projection, default: Projection, arguments: dict[str, Any], value: Any) -> str:
     try:
         return view(arguments, value)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        # a log may hold values of an older version of the tool; a view must not make it unreadable
+    except Exception:
+        # the view is anybody's code, and a log may hold values of an older version of the tool: it stays readable
         return default(arguments, value)
 
 
