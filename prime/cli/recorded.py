@@ -26,7 +26,14 @@ def table(*, as_json: bool) -> None:
             print(json.dumps(row.as_json(), ensure_ascii=False))
         return
     lines = [
-        (row.id, f"{row.started:%m-%d %H:%M}", str(row.turns), str(row.cells), pricing.shown(row.price), row.title)
+        (
+            row.id,
+            f"{row.started.astimezone():%m-%d %H:%M}",
+            str(row.turns),
+            str(row.cells),
+            pricing.shown(row.price),
+            row.title,
+        )
         for row in found
     ]
     if not lines:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from prime import pricing
-from prime.views.calls import described
+from prime.views.calls import described, duration
 from prime.views.transcript import Cell, Notice, Output, Reply, Said, Step, Transcript, Turn, image_name
 
 
@@ -27,7 +27,7 @@ def markdown(whole: Transcript, image_folder: str | None = None) -> str:
 
 def _facts(whole: Transcript) -> Iterator[str]:
     yield f"- Session: `{whole.session}`" + (f", forked from `{whole.parent}`" if whole.parent else "")
-    yield f"- Started: {datetime.fromtimestamp(whole.started // 1000).astimezone().isoformat(sep=' ')}"
+    yield f"- Started: {datetime.fromtimestamp(whole.started // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     yield f"- Folder: `{whole.cwd}`"
     if whole.model:
         yield f"- Model: `{whole.model}`"
@@ -86,7 +86,7 @@ def _item(item: Cell | Notice, folder: str | None) -> Iterator[str]:
     if error is not None:
         yield _fenced(error.traceback or f"{error.name}: {error.message}", "text")
     if item.ended.status != "ok":
-        yield f"*{item.ended.status} after {item.ended.duration_s:.1f} s*"
+        yield f"*{item.ended.status} after {duration(item.ended.duration_s)}*"
 
 
 def _outputs(cell: Cell, folder: str | None) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -33,7 +33,7 @@ class Row:
 
     Attributes:
         title: its first words in one line, else its first code.
-        started: local time with offset, seconds.
+        started: in UTC, to the second.
         model: the newest one, None when no model ever answered.
         price: US dollars, None when unknown.
     """
@@ -67,7 +67,7 @@ def row(entries: Iterable[ev.Entry]) -> Row:
     return Row(
         id=whole.session,
         title=whole.title,
-        started=datetime.fromtimestamp(whole.started // 1000).astimezone(),
+        started=datetime.fromtimestamp(whole.started // 1000, UTC),
         turns=len(whole.turns),
         cells=len(whole.cells),
         model=whole.model or None,
