@@ -11,13 +11,13 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from prime.errors import ConfigError
 
@@ -78,6 +78,14 @@ def _names(value: Any) -> Any:
     return tuple(filter(None, value.replace(",", " ").split())) if isinstance(value, str) else value
 
 
+#: Variables by name; pydantic makes a plain dict of any mapping, which could be changed.
+Variables = Annotated[Mapping[str, str], AfterValidator(MappingProxyType)]
+
+
+def _no_variables() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
 class Config(BaseModel):
     """Every setting. Sizes are bytes, times seconds, prices US dollars; None means no limit or the default of others.
 
@@ -115,8 +123,8 @@ class Config(BaseModel):
     output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     idle_timeout_s: float = Field(120.0, gt=0)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
-    keys: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    guest_environment: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    keys: Variables = Field(default_factory=_no_variables, repr=False)
+    guest_environment: Variables = Field(default_factory=_no_variables, repr=False)
 
 
 #: Settings by name, as files and ``PRIME_REPL_NAME`` variables give them.
@@ -134,23 +142,25 @@ def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping
     user_file = Path(platformdirs.user_config_dir("prime-repl", appauthor=False)) / "config.toml"
     user = _file(user_file, SETTINGS)
     settings = _narrowed(user, _file(cwd / PROJECT_FILE, _PROJECT_KEYS), cwd / PROJECT_FILE)
-    settings |= _variables(environment)
-    settings |= {name: value for name, value in (given or {}).items() if value is not None}
+    variables = _variables(environment)
+    passed_on = {name: value for name, value in (given or {}).items() if value is not None}
+    if unknown := passed_on.keys() - set(SETTINGS):
+        raise ConfigError(f"there is no setting {min(unknown)!r}{_nearest(min(unknown), SETTINGS)}")
+    _checked(variables, lambda name: f"the variable {PREFIX}{name.upper()}")
+    settings |= variables | passed_on
     passed = _checked({"pass_environment": settings.get("pass_environment", ())}).pass_environment
     guest = {name: environment[name] for name in (*GUEST_VARIABLES, *passed) if name in environment}
     keys = {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
-    return _checked({**settings, "keys": MappingProxyType(keys), "guest_environment": MappingProxyType(guest)})
+    return _checked({**settings, "keys": keys, "guest_environment": guest})
 
 
-def _checked(settings: Mapping[str, Any]) -> Config:
+def _checked(settings: Mapping[str, Any], where: Callable[[str], str] = str) -> Config:
+    """Return the configuration of these settings alone; ``where`` says for a name where its value was given."""
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
         found = error.errors()[0]
-        name = str(found["loc"][0])
-        if found["type"] == "extra_forbidden":
-            raise ConfigError(f"there is no setting {name!r}{_nearest(name, SETTINGS)}") from None
-        raise ConfigError(f"{name}={found['input']!r}: {found['msg'].lower()}") from None
+        raise ConfigError(f"{where(str(found['loc'][0]))}={found['input']!r}: {found['msg'].lower()}") from None
 
 
 def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
@@ -166,6 +176,7 @@ def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
         if name in SETTINGS:
             raise ConfigError(f"{path}: a project may not set {name!r}; put it into your own configuration file")
         raise ConfigError(f"{path}: there is no setting {name!r}{_nearest(name, known)}")
+    _checked(found, lambda name: f"{path}: {name}")
     return found
 
 
@@ -192,6 +203,8 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
         if not variable.startswith(PREFIX) or variable in others:
             continue
         name = variable.removeprefix(PREFIX).lower()
+        if not value:
+            continue  # set to nothing is the shell's way of not set
         if name not in SETTINGS:
             raise ConfigError(f"the variable {variable} is no setting{_nearest(name, SETTINGS)}")
         found[name] = value

@@ -5,6 +5,7 @@ Reads the log, never the surface's present form: a result that was folded or rep
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -124,16 +125,18 @@ class History:
         return Hits(hits=tuple(_hit(*item[2:], words) for item in found[:most]), truncated=len(found) > most)
 
     def _searchable(self) -> Iterator[ev.Entry]:
-        """Yield what has words, without the open turn (the model has it before it) and recall's own calls."""
+        """Yield what has words, without what is going on (the model has it before it) and recall's own calls."""
         trace = self._log.state.trace
         open_turn = trace.turn if trace.in_turn else None
+        open_cell = trace.cell if trace.cell is not None else ""
         own: set[tuple[str, int]] = set()
         for entry in self._log.entries(types=tuple(_KINDS)):
             event = entry.event
             if isinstance(event, ev.DispatchStarted) and event.target.startswith("history."):
                 own.add((event.cell, event.call))
             recalled = isinstance(event, (ev.DispatchStarted, ev.DispatchEnded)) and (event.cell, event.call) in own
-            if not recalled and (open_turn is None or entry.turn != open_turn):
+            current = entry.turn == open_turn if open_turn is not None else getattr(event, "cell", None) == open_cell
+            if not recalled and not current:
                 yield entry
 
     def _pick(self, seq: int) -> tuple[ev.Entry, ...]:
@@ -160,11 +163,14 @@ class History:
             ),
             default=seq,
         )
-        pieces = [
-            entry.event.text
-            for entry in self._log.entries(start, seq, types=("cell_output",))
-            if entry.event.cell == ended.cell and not entry.event.late
-        ]
+        pieces: list[str] = []
+        for entry in self._log.entries(start, seq, types=("cell_output",)):
+            if entry.event.cell != ended.cell or entry.event.late:
+                continue
+            # a completion begins on a line of its own, as it was shown
+            if entry.event.stream in ("result", "display") and pieces and not pieces[-1].endswith("\n"):
+                pieces.append("\n")
+            pieces.append(entry.event.text)
         text = "".join(pieces)
         if ended.error is None:
             return text
@@ -325,7 +331,12 @@ def _filtered(text: str, every: list[str], lines: str | None, grep: str | None) 
 def _matching(numbered: list[tuple[int, str]], grep: str) -> list[tuple[int, str]]:
     try:
         pattern = regex.compile(grep)
-        return [(number, line) for number, line in numbered if pattern.search(line, timeout=PATTERN_SECONDS)]
+        until = time.monotonic() + PATTERN_SECONDS
+        return [
+            (number, line)
+            for number, line in numbered
+            if pattern.search(line, timeout=max(until - time.monotonic(), 0.001))
+        ]
     except regex.error as error:
         raise ToolFailed("bad_pattern", f"grep={grep!r} is not a regular expression: {error}") from None
     except TimeoutError:

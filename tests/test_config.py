@@ -1,0 +1,164 @@
+"""The configuration: which source wins, what a project may not do, and what reaches the guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prime.config import GUEST_VARIABLES, KEY_VARIABLES, PROJECT_FILE, SETTINGS, Config, load
+from prime.errors import ConfigError
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file, which does not exist yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "config" / "prime-repl"
+    folder.mkdir(parents=True)
+    return folder / "config.toml"
+
+
+@pytest.fixture
+def project(tmp_path: Path, user: Path) -> Path:
+    """The project's file, which does not exist yet."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder / PROJECT_FILE
+
+
+def test_the_defaults_are_those_of_the_model(project: Path) -> None:
+    assert load(project.parent, environment={}) == Config()
+
+
+def test_each_source_wins_over_the_ones_below(user: Path, project: Path) -> None:
+    def steps(given: dict[str, int] | None = None, environment: dict[str, str] | None = None) -> int:
+        return load(project.parent, given, environment or {}).max_steps
+
+    assert steps() == 50
+    user.write_text("max_steps = 40")
+    assert steps() == 40
+    project.write_text("max_steps = 30")
+    assert steps() == 30
+    assert steps(environment={"PRIME_REPL_MAX_STEPS": "45"}) == 45
+    assert steps({"max_steps": 60}, {"PRIME_REPL_MAX_STEPS": "45"}) == 60
+    assert steps({"max_steps": None}, {"PRIME_REPL_MAX_STEPS": "45"}) == 45  # type: ignore[dict-item]
+    assert steps(environment={"PRIME_REPL_MAX_STEPS": ""}) == 30
+
+
+@pytest.mark.parametrize("source", ["user", "project", "variable", "given"])
+def test_an_unknown_key_is_an_error_that_names_its_source_and_the_nearest(
+    source: str, user: Path, project: Path
+) -> None:
+    given, environment = {}, {}
+    if source == "user":
+        user.write_text("max_stepps = 3")
+    elif source == "project":
+        project.write_text("max_stepps = 3")
+    elif source == "variable":
+        environment["PRIME_REPL_MAX_STEPPS"] = "3"
+    else:
+        given["max_stepps"] = 3
+    with pytest.raises(ConfigError, match="did you mean 'max_steps'") as caught:
+        load(project.parent, given, environment)
+    names = {"user": str(user), "project": str(project), "variable": "PRIME_REPL_MAX_STEPPS", "given": "max_stepps"}
+    assert names[source] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["user", "project", "variable", "given"])
+def test_a_wrong_value_is_an_error_that_names_its_source(source: str, user: Path, project: Path) -> None:
+    given, environment = {}, {}
+    if source == "user":
+        user.write_text("max_steps = 0")
+    elif source == "project":
+        project.write_text("max_steps = 0")
+    elif source == "variable":
+        environment["PRIME_REPL_MAX_STEPS"] = "0"
+    else:
+        given["max_steps"] = 0
+    with pytest.raises(ConfigError, match="greater than 0") as caught:
+        load(project.parent, given, environment)
+    names = {"user": f"{user}: max_steps", "project": f"{project}: max_steps", "variable": "PRIME_REPL_MAX_STEPS"}
+    assert names.get(source, "max_steps") in str(caught.value)
+
+
+def test_a_file_that_is_not_toml_is_named(user: Path, project: Path) -> None:
+    user.write_text("max_steps 3")
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        load(project.parent, environment={})
+    assert str(user) in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", ["max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s"])
+def test_a_project_lowers_limits_and_never_raises_one(limit: str, user: Path, project: Path) -> None:
+    user.write_text(f"{limit} = 20")
+    project.write_text(f"{limit} = 10")
+    assert getattr(load(project.parent, environment={}), limit) == 10
+    project.write_text(f"{limit} = 30")
+    assert getattr(load(project.parent, environment={}), limit) == 20
+
+
+def test_a_project_cannot_raise_a_default_either(project: Path) -> None:
+    project.write_text("max_steps = 1000\ncell_timeout_s = 1e9")
+    config = load(project.parent, environment={})
+    assert (config.max_steps, config.cell_timeout_s) == (50, 600.0)
+
+
+@pytest.mark.parametrize(
+    "key",
+    sorted(
+        set(SETTINGS)
+        - {"model", "max_steps", "max_seconds", "budget", "max_tokens"}
+        - {"temperature", "effort", "cell_timeout_s"}
+    ),
+)
+def test_a_project_may_not_set_what_is_private(key: str, project: Path) -> None:
+    project.write_text(f'{key} = "x"')
+    with pytest.raises(ConfigError, match="a project may not set"):
+        load(project.parent, environment={})
+
+
+@pytest.mark.parametrize("model", ["scripted/x.py", "local/m", "compatible/m"])
+def test_a_project_may_not_choose_a_model_that_runs_or_sends_somewhere(model: str, project: Path) -> None:
+    project.write_text(f'model = "{model}"')
+    with pytest.raises(ConfigError, match="a project may not choose"):
+        load(project.parent, environment={})
+    project.write_text('model = "openai/gpt-5"')
+    assert load(project.parent, environment={}).model == "openai/gpt-5"
+
+
+def test_keys_are_read_and_never_shown(project: Path) -> None:
+    environment = {name: f"secret-{name}" for name in KEY_VARIABLES}
+    config = load(project.parent, environment=environment)
+    assert dict(config.keys) == environment
+    assert "secret" not in repr(config)
+    assert dict(config.guest_environment) == {}
+
+
+@pytest.mark.parametrize("private", ["keys", "guest_environment"])
+def test_keys_and_environment_cannot_be_given_as_settings(private: str, user: Path, project: Path) -> None:
+    user.write_text(f"{private} = 1")
+    with pytest.raises(ConfigError, match="there is no setting"):
+        load(project.parent, environment={})
+    user.write_text("")
+    with pytest.raises(ConfigError, match="there is no setting"):
+        load(project.parent, {private: {}}, {})
+    with pytest.raises(ConfigError, match="is no setting"):
+        load(project.parent, None, {f"PRIME_REPL_{private.upper()}": "x"})
+
+
+def test_the_guest_gets_allowed_variables_only(project: Path) -> None:
+    environment = {"PATH": "/bin", "LANG": "C", "CANARY_TOKEN": "secret", "OPENAI_API_KEY": "secret", "MINE": "x"}
+    config = load(project.parent, {"pass_environment": "MINE, MISSING"}, environment)
+    assert dict(config.guest_environment) == {"PATH": "/bin", "LANG": "C", "MINE": "x"}
+    assert set(GUEST_VARIABLES).isdisjoint(KEY_VARIABLES)
+
+
+def test_a_configuration_does_not_change(project: Path) -> None:
+    config = load(project.parent, environment={"PATH": "/bin", "OPENAI_API_KEY": "k"})
+    with pytest.raises(TypeError):
+        config.guest_environment["PATH"] = "/else"  # type: ignore[index]
+    with pytest.raises(TypeError):
+        config.keys["X"] = "y"  # type: ignore[index]
