@@ -24,7 +24,8 @@ from starlette.types import Receive, Scope, Send
 #: ``reset``: the connection breaks in mid-stream. ``end``: the stream ends properly but early, without a
 #: finish reason or end mark (with ``calls``: half a call). ``malformed``: an event that is not JSON. ``silence``:
 #: nothing more until the client goes away. ``error_event``: an error inside the stream. ``not_sse``: a JSON answer.
-Fault = Literal["reset", "end", "malformed", "silence", "error_event", "not_sse"]
+#: ``linger``: the whole answer, but the connection stays open after its end mark.
+Fault = Literal["reset", "end", "malformed", "silence", "error_event", "not_sse", "linger"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class ModelServer:
     Attributes:
         bodies: the JSON bodies of all requests, in the order of their arrival; ``raw`` the same as bytes.
         headers: their headers, lower-case names.
+        paths: where they went.
         ports: the client's port of each request, which tells connections apart.
         gone: set when a client closed its connection before the answer was complete.
         url: the address of the server.
@@ -78,6 +80,7 @@ class ModelServer:
         self.raw: list[bytes] = []
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.ports: list[int] = []
         self.gone = threading.Event()
         self._answers = answers
@@ -126,6 +129,7 @@ class ModelServer:
         self.raw.append(raw)
         self.bodies.append(json.loads(raw))
         self.headers.append(dict(request.headers))
+        self.paths.append(request.url.path)
         self.ports.append(scope["client"][1])
         answer = self._next()
         if answer.status != 200 or answer.fault == "not_sse":
@@ -157,7 +161,7 @@ class ModelServer:
     async def _stream(self, answer: Answer, events: list[str], send: Send, watch: asyncio.Task[None]) -> None:
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        cut = len(events) // 2 if answer.fault else len(events)
+        cut = len(events) if answer.fault in (None, "linger") else len(events) // 2
         for event in events[:cut]:
             if answer.delay_s:
                 await asyncio.wait([watch], timeout=answer.delay_s)
@@ -167,7 +171,7 @@ class ModelServer:
         match answer.fault:
             case "reset":
                 raise ConnectionResetError("scripted")
-            case "silence":
+            case "silence" | "linger":
                 await watch
                 return
             case "malformed":

@@ -142,6 +142,12 @@ def test_calls_without_index_or_id_are_kept_apart_and_get_ids() -> None:
     assert (reply.stop, reply.usage) == ("calls", None)
 
 
+def test_arguments_that_are_neither_text_nor_an_object_count_as_none() -> None:
+    fragments = [{"index": 0, "id": "x", "function": {"name": "a", "arguments": wrong}} for wrong in (None, 5, ["b"])]
+    reply = decoded({"delta": {"tool_calls": fragments}, "finish_reason": "tool_calls"})
+    assert reply.parts == (CallPart(call_id="x", name="a", arguments=""),)
+
+
 def test_interleaved_calls_are_put_together_by_index() -> None:
     def piece(index: int, arguments: str, **more: str) -> dict:
         return {"index": index, "function": {"arguments": arguments, **more}}

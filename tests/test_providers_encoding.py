@@ -185,6 +185,13 @@ def test_messages_writes_a_whole_conversation() -> None:
     assert (body["max_tokens"], body["temperature"]) == (16_384, 0.5)
 
 
+def test_messages_puts_no_breakpoint_on_thinking() -> None:
+    asked = request(user(text("go")), said(text("so"), ReasoningPart(text="hm", signature="sig")))
+    said_so, thinking = MESSAGES.encode(asked, images=True)["messages"][1]["content"]
+    assert "cache_control" in said_so
+    assert "cache_control" not in thinking
+
+
 def test_messages_asks_for_effort_without_a_temperature() -> None:
     asked = request(user(text("go")), parameters=Parameters(temperature=0.5, effort="high", max_tokens=7))
     body = MESSAGES.encode(asked, images=True)

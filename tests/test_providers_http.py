@@ -13,6 +13,7 @@ from prime.providers.anthropic import Messages
 from prime.providers.chat import Chat
 from prime.providers.dialects import DIALECTS
 from prime.providers.http import Endpoint, HttpProvider, Patience
+from prime.providers.registry import learn
 
 pytestmark = pytest.mark.anyio
 
@@ -202,6 +203,23 @@ async def test_cancelling_closes_the_connection(dialect: str) -> None:
         await model.close()
 
 
+async def test_a_reply_is_whole_at_its_end_mark_whatever_the_connection_does(dialect: str) -> None:
+    with ModelServer([Answer(text="all of it", fault="linger")]) as server:
+        reply, _ = await ask(server, dialect, idle_s=5.0)
+        assert reply.parts == (TextPart(text="all of it"),)
+        assert await asyncio.to_thread(server.gone.wait, 5)
+
+
+async def test_no_proxy_stands_before_a_server_on_this_machine(dialect: str, monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, nobody)
+    with ModelServer([Answer(text="direct")]) as server:
+        reply, _ = await ask(server, dialect)
+    assert reply.parts == (TextPart(text="direct"),)
+
+
 async def test_nobody_at_the_address_is_a_transport_failure(dialect: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -220,11 +238,15 @@ async def test_nobody_at_the_address_is_a_transport_failure(dialect: str) -> Non
         (None, None, None),
     ],
 )
-async def test_the_window_of_a_self_hosted_model_is_learned(models, props, window) -> None:
+@pytest.mark.parametrize("early", [False, True])
+async def test_the_window_of_a_self_hosted_model_is_learned(models, props, window, early) -> None:
     with ModelServer([Answer(text="a")], models=models, props=props) as server:
         wire = Chat("org/served", DIALECTS["compatible"], "compatible/org/served")
         endpoint = Endpoint(server.chat_url, loopback=True, self_hosted=True)
         model = HttpProvider("compatible/org/served", wire, endpoint)
+        if early:
+            await learn(model)
+            assert model.context_window == window
         await model.reply(ASKED, lambda delta: None)
         await model.close()
     assert model.context_window == window

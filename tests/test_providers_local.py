@@ -85,7 +85,15 @@ async def test_the_server_gets_the_given_environment_and_a_secret_of_its_own(set
     provider = local(settings)
     environment = (await ask(provider))["environment"]
     await provider.close()
-    assert set(environment) - set(settings.environment) <= {"LLAMA_API_KEY", "PWD", "SHLVL", "_", "OLDPWD", "LC_CTYPE"}
+    assert set(environment) - set(settings.environment) <= {
+        "LLAMA_API_KEY",
+        "LLAMA_ARG_CACHE_RAM",
+        "PWD",
+        "SHLVL",
+        "_",
+        "OLDPWD",
+        "LC_CTYPE",
+    }
     assert len(environment["LLAMA_API_KEY"]) > 20
 
 

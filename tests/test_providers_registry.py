@@ -55,6 +55,7 @@ async def test_every_provider_speaks_its_dialect_with_its_key() -> None:
             await provider.reply(ASKED, lambda delta: None)
             await provider.close()
     assert [body["model"] for body in server.bodies] == ["some/model"] * len(expected)
+    assert server.paths == ["/v1/messages", *["/v1/chat/completions"] * 5]
     sent = [headers.get("x-api-key") or headers.get("authorization") for headers in server.headers]
     assert sent == list(expected.values())
 

@@ -63,7 +63,7 @@ class Endpoint:
 class HttpProvider:
     """A :class:`~prime.providers.base.Provider` that speaks ``wire`` to a server.
 
-    ``context_window`` of a self-hosted model may be learned from the server at the first request.
+    ``context_window`` of a self-hosted model may become known by :meth:`learn`, at the latest with the first request.
     """
 
     def __init__(
@@ -94,10 +94,7 @@ class HttpProvider:
 
     async def reply(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         """Send one request; see :class:`prime.providers.base.Provider`."""
-        if not self._asked:
-            self._asked = True
-            name = self.model.partition("/")[2]
-            self.context_window = await window_of(self._client, self._endpoint.base_url, name)
+        await self.learn()
         body = json_bytes(self._wire.encode(request, images=self.images))
         decoder = self._wire.decoder(request)
         async with aclosing(self._events(self._endpoint.base_url + self._wire.path, body)) as events:
@@ -108,6 +105,13 @@ class HttpProvider:
                     await _drain(events)
                     break
         return decoder.reply()
+
+    async def learn(self) -> None:
+        """Ask a self-hosted server for the model's window, once. Does nothing for other servers."""
+        if not self._asked:
+            self._asked = True
+            name = self.model.partition("/")[2]
+            self.context_window = await window_of(self._client, self._endpoint.base_url, name)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -38,6 +38,8 @@ exec 3<&0
 ( cat <&3 >/dev/null; kill -9 "$server" 2>/dev/null ) &
 wait "$server"
 """
+#: Memory for the state of earlier prompts, in MiB.
+_CACHE_MIB = 1024
 #: Seconds for a model to load: a large file from a slow disk takes minutes.
 _START_S = 300.0
 #: Seconds between looks at whether it is ready.
@@ -104,7 +106,8 @@ class LlamaServer:
         if launch.template is not None:
             (folder / "template.jinja").write_text(launch.template, encoding="utf-8")
             command += ["--jinja", "--chat-template-file", str(folder / "template.jinja")]
-        environment = {**launch.environment, "LLAMA_API_KEY": key}
+        # As a variable because older servers refuse unknown options; without it they keep up to 8 GiB of old prompts.
+        environment = {**launch.environment, "LLAMA_API_KEY": key, "LLAMA_ARG_CACHE_RAM": str(_CACHE_MIB)}
         await asyncio.to_thread(_make_links, launch.program, environment)
         with (folder / "log").open("wb") as log:
             process = _spawn(command, environment, log)

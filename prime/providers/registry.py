@@ -68,6 +68,15 @@ def resolve(name: str | None, settings: Settings) -> Provider:
     return make(model, settings)
 
 
+async def learn(provider: Provider) -> None:
+    """Let a provider find out the context window of its model from its server, where that is the only one who knows.
+
+    Takes four seconds at most and never fails; without it the window becomes known with the first request.
+    """
+    if isinstance(provider, HttpProvider):
+        await provider.learn()
+
+
 def choices() -> str:
     """Return the forms of a model name, for people."""
     last = {"scripted": "FILE", "local": "FILE.gguf"}
