@@ -15,7 +15,7 @@ from prime.providers.windows import context_window
 pytestmark = pytest.mark.anyio
 
 KEYS = {
-    "OPENAI_API_KEY": "o",
+    "OPENAI_API_KEY": " o\n",
     "ANTHROPIC_API_KEY": "a",
     "DEEPSEEK_API_KEY": "d",
     "OPENROUTER_API_KEY": "r",
@@ -100,6 +100,13 @@ def test_what_is_missing_is_named_in_one_line(name, error, message) -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is no address of a server"):
         registry.resolve("compatible/x", registry.Settings(base_url=url))
+
+
+@pytest.mark.parametrize("key", ["sk-a\nb", "sk-‘a’"])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+    with pytest.raises(ConfigError, match="^the key in OPENAI_API_KEY has characters that no key has") as caught:
+        registry.resolve("openai/gpt-5", registry.Settings(keys={"OPENAI_API_KEY": key}))
+    assert "sk-" not in str(caught.value)
 
 
 def test_keys_are_in_no_repr() -> None:

@@ -110,16 +110,19 @@ def _hosted(
 ) -> Provider:
     provider, _, name = who.partition("/")
     variable = key_variable(provider)
-    key = settings.keys.get(variable) if variable else None
+    key = settings.keys.get(variable, "").strip() if variable else ""
     self_hosted = dialect is not None and dialect.self_hosted
     # An own server may need no key; a provider always does.
     if variable and not key and not self_hosted and settings.base_url is None:
         raise ConfigError(f"{who} needs a key: set the variable {variable}")
+    if not (key.isascii() and key.isprintable()):
+        # Said here, without the key: the HTTP library would refuse it with the key in its message.
+        raise ConfigError(f"the key in {variable} has characters that no key has; copy it again")
     address = _address(who, settings.base_url or base_url)
     return HttpProvider(
         who,
         wire,
-        Endpoint(address, key, loopback=urlsplit(address).hostname in _LOOPBACK, self_hosted=self_hosted),
+        Endpoint(address, key or None, loopback=urlsplit(address).hostname in _LOOPBACK, self_hosted=self_hosted),
         patience=Patience(settings.connect_timeout_s, settings.idle_timeout_s),
         context_window=None if self_hosted else context_window(provider, name),
         images=images if settings.images is None else settings.images,
