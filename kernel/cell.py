@@ -29,6 +29,7 @@ class Cells:
         self._bridge = bridge
         self._setup = setup
         self._namespaces = namespaces(setup.bindings, bridge)
+        self._streams = sys.stdout, sys.stderr
         self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
         self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
         shell.bridge = bridge
@@ -67,8 +68,9 @@ class Cells:
             for call in held.failures
             if not call._seen and call._error is not None
         )
-        sys.stdout.flush()
-        sys.stderr.flush()
+        sys.stdout, sys.stderr = self._streams  # a cell may put something else there and forget it
+        for stream in self._streams:
+            stream.flush()
         self._bridge.send(CellDone(cell, None, bound, removed, unawaited[:_UNAWAITED], held.meter.dropped))
         return reply
 

@@ -32,8 +32,10 @@ class Meter:
         backslash escapes."""
         if text.isascii():
             size = len(text)
-            if size > self.left:
-                text = text[: self.left]
+            if size <= self.left:
+                self.left -= size
+                return text
+            text = text[: self.left]
             kept = len(text)
         else:
             data = text.encode("utf-8", "backslashreplace")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ipykernel.displayhook import ZMQShellDisplayHook
@@ -228,6 +230,11 @@ class Shell(ZMQInteractiveShell):
             "error",
             {"ename": type(error).__name__, "evalue": failure.message(error), "traceback": self._last_traceback},
         )
+
+    @contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:
+        # IPython keeps a copy of everything printed in its history, for ever and before any cap
+        yield
 
     def _format_exception_for_storage(self, exception: BaseException, *args: Any, **kwargs: Any) -> dict[str, Any]:
         # IPython keeps a rich traceback of each error in its history, which costs 100 ms the first time

@@ -25,6 +25,10 @@ class CappedStream(OutStream):
             self._dirty = True
         return len(string)
 
+    def close(self) -> None:
+        """Flush only: a cell that closes its standard output would silence all later ones."""
+        self.flush()
+
     def flush(self) -> None:
         if self._dirty:
             self._dirty = False

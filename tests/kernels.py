@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,18 @@ class Seen:
 
     @property
     def outputs(self) -> list[Output]:
-        return [signal for signal in self.signals if isinstance(signal, Output)]
+        """The outputs; what was printed in one go may come in pieces, which are joined here."""
+        joined: list[Output] = []
+        for signal in self.signals:
+            if not isinstance(signal, Output):
+                continue
+            last = joined[-1] if joined else None
+            printed = signal.stream in {"stdout", "stderr"}
+            if printed and last is not None and (last.stream, last.late) == (signal.stream, signal.late):
+                joined[-1] = replace(last, text=last.text + signal.text)
+                continue
+            joined.append(signal)
+        return joined
 
     @property
     def started(self) -> list[Started]:

@@ -243,6 +243,21 @@ async def test_text_no_channel_can_carry_is_escaped(shared: Kernel) -> None:
     assert await shared.value("'\\ud800'") == "'\\ud800'"
 
 
+@pytest.mark.parametrize("code", ["sys.stdout = io.StringIO()", "sys.stdout.close()", "sys.stdout = sys.stderr = None"])
+async def test_no_cell_silences_the_next(shared: Kernel, code: str) -> None:
+    await shared.cell(f"import io, sys\n{code}\nprint('lost')")
+    seen = await shared.cell("print('b')\nprint('c', file=sys.stderr)")
+    assert [(o.text, o.late) for o in seen.outputs] == [("b\n", False), ("c\n", False)]
+
+
+async def test_output_is_not_kept_in_the_kernel(shared: Kernel) -> None:
+    await shared.cell("print('x' * 100_000)")
+    assert (
+        await shared.value("len(str(vars(get_ipython().history_manager)['_trait_values'].get('outputs'))) < 1000")
+        == "True"
+    )
+
+
 async def test_late_prints_are_marked(shared: Kernel) -> None:
     await shared.cell(
         "go = asyncio.Event()\n"

@@ -188,11 +188,12 @@ async def test_a_prewarmed_kernel_is_used(own: Kernel) -> None:
 
 
 async def test_closing_is_final_and_idempotent(tmp_path: Path) -> None:
-    running = kernel(tmp_path, run_dir=tmp_path / "run")
-    await running.cell("1")
+    running = kernel(tmp_path)
+    folder = Path(ast.literal_eval(await running.value("import os; os.environ['IPYTHONDIR']"))).parent
+    assert folder.exists()
     await running.repl.close()
     await running.repl.close()
-    assert list((tmp_path / "run").iterdir()) == []
+    assert not folder.exists()
     with pytest.raises(KernelStartFailed, match="closed"):
         await running.cell("1")
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from prime_kernel.wire import CALL_KEY, CellDone
@@ -64,15 +65,29 @@ class Cell:
         if self.finished.is_set():
             return
         if isinstance(signal, Output):
-            size = len(signal.text.encode(errors="replace")) + (len(signal.image.data) if signal.image else 0)
-            if size + _OVERHEAD > self._left:
-                self._dropped += size
+            admitted = self._admit(signal)
+            if admitted is None:
                 return
-            self._left -= size + _OVERHEAD
+            signal = admitted
         elif isinstance(signal, HostCall):
             self._queued_calls += 1
         self._queue.append(signal)
         self._news.set()
+
+    def _admit(self, shown: Output) -> Output | None:
+        """Return what of an output is within the limit, and count the rest."""
+        text = shown.text.encode(errors="replace")
+        image = len(shown.image.data) if shown.image else 0
+        room = self._left - image - _OVERHEAD
+        if room < 0 or (room == 0 and text):
+            self._dropped += len(text) + image
+            return None
+        if len(text) > room:
+            kept = text[:room].decode(errors="ignore")
+            self._dropped += len(text) - len(kept.encode())
+            shown, text = replace(shown, text=kept), kept.encode()
+        self._left = room - len(text)
+        return shown
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Yield the signals in order, the last one being :class:`Ended`."""

@@ -22,6 +22,10 @@ from prime.repl.signals import Ended, Lost, Outcome, Signal, Started
 MAX_CALLS = 10_000
 OUTPUT_LIMIT = 16 * 1024 * 1024
 
+#: The host keeps at most this many times the output limit of a cell. The kernel caps at the limit itself; this is for
+#: one that does not, with room for what images and messages grow by on their way.
+_HOST_CAP = 2
+
 #: The interrupt ladder: SIGINT every this many seconds, and SIGKILL after that many.
 _INTERRUPT_EVERY_S = 0.1
 _KILL_AFTER_S = 2.0
@@ -43,7 +47,6 @@ class KernelRepl:
         max_calls: int = MAX_CALLS,
         output_limit: int = OUTPUT_LIMIT,
         environment: Mapping[str, str] = MappingProxyType({}),
-        run_dir: Path | None = None,
     ) -> None:
         """Prepare a repl; nothing is started yet.
 
@@ -55,10 +58,9 @@ class KernelRepl:
             max_calls: host calls one cell may make.
             output_limit: bytes of output one cell may publish.
             environment: variables given to kernels besides the allow-listed ones of this process.
-            run_dir: where the private folders of kernels are made; None means the system's temporary folder.
         """
         self._setup = Setup(bindings, max_calls, output_limit)
-        self._launch = Launch(python or sys.executable, cwd, environment, run_dir)
+        self._launch = Launch(python or sys.executable, cwd, environment)
         self._generation = generation
         self._live: LiveKernel | None = None
         self._started: Started | None = None  # not yet yielded
@@ -132,7 +134,7 @@ class KernelRepl:
     async def _run(
         self, live: LiveKernel, code: str, cell: str, timeout_s: float | None
     ) -> AsyncGenerator[Signal, None]:
-        current = self._cell = Cell(cell, live.generation, self._setup.output_limit)
+        current = self._cell = Cell(cell, live.generation, _HOST_CAP * self._setup.output_limit)
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.call_later(timeout_s, self._stop_soon, "timeout")
         try:

@@ -39,7 +39,7 @@ class LiveKernel:
         self._setup = setup
         self._launch = launch
         self._targets = {binding.target for binding in setup.bindings}
-        self._folder = Folder(launch.run_dir)
+        self._folder = Folder()
         self._bridge = Bridge(secrets.token_hex(16), setup, self._frame, self._bridge_lost)
         self._process: KernelProcess | None = None
         self._channels: Channels | None = None

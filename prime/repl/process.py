@@ -65,13 +65,11 @@ class Launch:
         python: the interpreter; it needs ipykernel and nothing else.
         cwd: where cells run.
         environment: variables added to the inherited ones.
-        run_dir: where private folders are made; None, or a path too long for a socket, means the system's.
     """
 
     python: str
     cwd: Path
     environment: Mapping[str, str]
-    run_dir: Path | None
 
 
 def environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -81,14 +79,10 @@ def environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[
 
 
 class Folder:
-    """The private folder (mode 0700) of one kernel process."""
+    """The private folder (mode 0700) of one kernel process, in ``base`` (None: the system's temporary folder), or in
+    ``/tmp`` when the path would be too long for a socket."""
 
-    def __init__(self, run_dir: Path | None) -> None:
-        base = run_dir
-        if base is not None:
-            base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if base is not None and len(os.fsencode(base)) > _LONGEST_FOLDER - 12:
-            base = None
+    def __init__(self, base: Path | None = None) -> None:
         path = tempfile.mkdtemp(prefix="prk-", dir=base)
         if len(os.fsencode(path)) > _LONGEST_FOLDER:
             shutil.rmtree(path)
