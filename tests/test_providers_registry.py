@@ -104,7 +104,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-‘a’"])
 def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
-    with pytest.raises(ConfigError, match="^the key in OPENAI_API_KEY has characters that no key has") as caught:
+    with pytest.raises(ConfigError, match=r"^the key in OPENAI_API_KEY has characters that no key has") as caught:
         registry.resolve("openai/gpt-5", registry.Settings(keys={"OPENAI_API_KEY": key}))
     assert "sk-" not in str(caught.value)
 
