@@ -40,7 +40,7 @@ def message(error: BaseException) -> str:
         text = f"<its text raised {type(problem).__name__}>"
     if type(error) in {RuntimeError, TypeError}:
         text += next((hint for words, hint in _HINTS if words in text), "")
-    return text if len(text) <= 2_000 else f"{text[:1_990]} ... [cut]"
+    return _sendable(text if len(text) <= 2_000 else f"{text[:1_990]} ... [cut]")
 
 
 def render(error: BaseException, cell_file: str | None) -> str:
@@ -59,11 +59,16 @@ def render(error: BaseException, cell_file: str | None) -> str:
         else:
             break
         parts[-1] = f"{link}\n{parts[-1]}"
-    text = "\n\n".join(reversed(parts))
+    text = _sendable("\n\n".join(reversed(parts)))
     if len(text) <= LIMIT:
         return text
     tail = LIMIT * 2 // 3
     return f"{text[: LIMIT - tail - 60]}\n... {len(text) - LIMIT + 60:,} characters cut ...\n{text[-tail:]}"
+
+
+def _sendable(text: str) -> str:
+    """Return ``text`` with each lone surrogate escaped: a reply with one never arrives, and its cell would not end."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _one(error: BaseException, cell_file: str | None) -> str:

@@ -33,7 +33,8 @@ class Names:
         return changed, tuple(name for name in gone if self._counts(name, before[name]))
 
     def _counts(self, name: Any, identity: int) -> bool:
-        if not isinstance(name, str) or name.startswith("_") or name in self._own:
+        # `globals()["no name"] = 1` binds what no program can write, and maybe what no message can carry
+        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or name in self._own:
             return False
         return not (name in self._hidden and id(self._hidden[name]) == identity)
 
@@ -50,4 +51,5 @@ def type_name(value: Any) -> str:
         module, name = kind.__module__, kind.__qualname__
     except Exception:
         return "object"
-    return str(name) if module in {"builtins", "__main__"} else f"{module}.{name}"
+    text = str(name) if module in ("builtins", "__main__") else f"{module}.{name}"
+    return text.encode(errors="backslashreplace").decode()

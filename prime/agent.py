@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -101,7 +101,7 @@ class Agent:
         finally:
             self._waiting.pop(input_id, None)
 
-    async def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncIterator[ev.Entry | Delta]:
+    async def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncGenerator[ev.Entry | Delta, None]:
         """Say something and yield what happens until the turn that answers it has ended: each log entry as it is
         stored, and between them the pieces of the replies as they arrive. The last one is the entry of its end."""
         seen: asyncio.Queue[ev.Entry | Delta] = asyncio.Queue()

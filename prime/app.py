@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,6 +236,7 @@ class Agent:
         self._options = options
         self._stack = AsyncExitStack()
         self._agent: core.Agent | None = None
+        self._opened = ""
 
     @classmethod
     @contextmanager
@@ -252,6 +253,7 @@ class Agent:
         provider = model(config) if self._model is None or isinstance(self._model, str) else self._model
         opened = running(config, self._cwd, provider, session=self._session, tools=self._tools)
         self._agent = await self._stack.enter_async_context(opened)
+        self._opened = self._agent.session
         return self
 
     async def __aexit__(
@@ -262,14 +264,14 @@ class Agent:
 
     @property
     def session(self) -> str:
-        """The session's id."""
-        return self._core.session
+        """The session's id, from the moment it is open; it stays when the agent is closed."""
+        return self._opened or self._core.session
 
     async def ask(self, text: str, images: Sequence[ImagePart] = ()) -> Answer:
         """See :meth:`prime.agent.Agent.ask`."""
         return await self._core.ask(text, images)
 
-    def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncIterator[ev.Entry | Delta]:
+    def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncGenerator[ev.Entry | Delta, None]:
         """See :meth:`prime.agent.Agent.stream`."""
         return self._core.stream(text, images)
 
@@ -313,13 +315,16 @@ class SyncAgent:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             found = self._portal.call(lambda: method(*args, **kwargs))
-            return self._each(found) if isinstance(found, AsyncIterator) else found
+            return self._each(found) if isinstance(found, AsyncGenerator) else found
 
         return call
 
-    def _each(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        while True:
-            try:
-                yield self._portal.call(items.__anext__)
-            except StopAsyncIteration:
-                return
+    def _each(self, items: AsyncGenerator[Any, None]) -> Iterator[Any]:
+        try:
+            while True:
+                try:
+                    yield self._portal.call(items.__anext__)
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._portal.call(items.aclose)  # leaving the loop early ends the turn

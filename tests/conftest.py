@@ -1,3 +1,4 @@
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,25 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """A data directory. Whatever a test does, each session in it is checked at the end: bytes, brackets, requests."""
-    folder = tmp_path / "home"
+@contextlib.contextmanager
+def _verified(folder: Path) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     sessions = Sessions(folder)
     for session in sessions.ids():
         with sessions.read(session) as store:
             verify(store)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A data directory. Whatever a test does, each session in it is checked at the end: bytes, brackets, requests."""
+    with _verified(tmp_path / "home") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same, for sessions that several tests share."""
+    with _verified(tmp_path_factory.mktemp("shared") / "home") as folder:
+        yield folder

@@ -220,7 +220,7 @@ async def test_a_stream_that_is_left_ends_its_turn(home: Path) -> None:
         async for item in stream:
             if isinstance(item, Delta):
                 break
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert of(stage.log, "turn_ended")[0].reason == "cancelled"
         assert (await stage.agent.ask("go")).text == "next"
 
