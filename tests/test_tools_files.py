@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from prime.errors import ToolFailed
@@ -130,6 +130,8 @@ async def test_a_line_larger_than_the_cap_is_cut_and_said_to_be(place: Workspace
     assert (value["line_count"], value["total_lines"], value["truncated"]) == (1, 2, True)
     assert "[line 1 of 2 is cut" in read.for_model({}, value)
     assert (await checked(read, place, path="a", offset=2))["text"] == "next\n"
+    (place.cwd / "b").write_text("x" * (reading.TEXT_LIMIT + 1))
+    assert (await checked(read, place, path="b"))["truncated"]
 
 
 @pytest.mark.parametrize(
@@ -396,6 +398,8 @@ def test_edit_keeps_newlines_and_encoding(tmp_path, pieces, encoding, old, new):
     after = file.read_bytes().decode(encoding)
     assert after.encode(encoding) == file.read_bytes()  # the mark, if any, is there once
     assert after.replace("\r\n", "\n") == seen.replace(old, new)
+    if "\r\n" in raw and raw.count("\r\n") == raw.count("\n"):
+        assert after.count("\r\n") == after.count("\n")
     if "\n" not in old + new:  # then the newlines are those that were there, one by one
         assert [part for part in after if part in "\r\n"] == [part for part in raw if part in "\r\n"]
 
@@ -405,7 +409,7 @@ def test_edit_keeps_newlines_and_encoding(tmp_path, pieces, encoding, old, new):
 async def test_write_keeps_newlines_and_encoding(place: Workspace, encoding: str, newline: str):
     (place.cwd / "a").write_bytes(f"é{newline}{newline}".encode(encoding))
     await read.run(place, {"path": "a"})
-    await write.run(place, {"path": "a", "content": "one\r\ntwo\nü"})
+    await write.run(place, {"path": "a", "content": "\ufeffone\r\ntwo\nü"})
     assert (place.cwd / "a").read_bytes() == f"one{newline}two{newline}ü".encode(encoding)
 
 
@@ -414,6 +418,8 @@ async def test_write_keeps_newlines_and_encoding(place: Workspace, encoding: str
 
 @settings(max_examples=100, deadline=None)
 @given(before=st.lists(st.sampled_from("abc"), max_size=30), after=st.lists(st.sampled_from("abc"), max_size=30))
+@example(["a"] * 10, ["a"] * 11)
+@example(["a"] * 11, ["a"] * 10)
 def test_a_diff_leads_from_the_one_text_to_the_other(before: list[str], after: list[str]):
     old, new = ("".join(f"{line}\n" for line in side) for side in (before, after))
     result, position = [], 0

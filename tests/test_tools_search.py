@@ -5,15 +5,19 @@ import json
 import os
 import random
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prime.errors import ToolFailed
-from prime.tools.base import Tool
+from prime.tools.base import Tool, tool
 from prime.tools.glob import glob
 from prime.tools.grep import LINE_LIMIT, grep
+from prime.tools.threads import abandoned
+from prime.tools.walk import walk
 from prime.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -60,19 +64,20 @@ async def hits(place: Workspace, pattern: str, **arguments: Any) -> list[tuple[s
 
 
 async def test_grep_finds_lines_by_path_and_line(place: Workspace):
-    plant(place.cwd, {"b.py": "x = 1\ny = 2\nx = 3\n", "a/z.txt": "x = 4", "a.txt": "no\n"})
+    plant(place.cwd, {"b.py": "x = 1\ny = 2\nx = 3\n", "a/z.txt": "x = 4", "a.txt": "x = 0\n"})
     value = await checked(grep, place, pattern=r"x = \d")
     assert value == {
         "matches": [
             {"path": "a/z.txt", "line": 1, "text": "x = 4"},
+            {"path": "a.txt", "line": 1, "text": "x = 0"},
             {"path": "b.py", "line": 1, "text": "x = 1"},
             {"path": "b.py", "line": 3, "text": "x = 3"},
         ],
-        "files": 2,
+        "files": 3,
         "truncated": False,
     }
-    assert grep.for_model({}, value) == "a/z.txt\n  1: x = 4\nb.py\n  1: x = 1\n  3: x = 3"
-    assert grep.for_human({"pattern": r"x = \d"}, value) == r"grep x = \d: 3 lines in 2 files"
+    assert grep.for_model({}, value) == "a/z.txt\n  1: x = 4\na.txt\n  1: x = 0\nb.py\n  1: x = 1\n  3: x = 3"
+    assert grep.for_human({"pattern": r"x = \d"}, value) == r"grep x = \d: 4 lines in 3 files"
 
 
 async def test_grep_in_one_file_even_one_that_is_left_out(place: Workspace):
@@ -106,11 +111,12 @@ async def test_grep_takes_text_globs_and_case(place: Workspace):
         (r"[\[\]-]", [6]),
         (r"\Afoo", [1, 2]),
         (r"o{2}\b", [2, 3]),
-        (r"\w{900}", []),
+        (r"[o&&x]", [1, 2, 3, 5]),  # an intersection to ripgrep
+        (r"(?:\w{100}){100}", [7]),  # too large for it
     ],
 )
 async def test_patterns_mean_what_they_mean_in_python(place: Workspace, pattern: str, expected: list[int]):
-    plant(place.cwd, {"a": "foobar\nfoo\nFoo \n\néé x\n[-]\n"})
+    plant(place.cwd, {"a": "foobar\nfoo\nFoo \n\néé x\n[-]\n" + "w" * 10_000})
     assert [line for _, line in await hits(place, pattern)] == expected
 
 
@@ -295,6 +301,7 @@ async def test_glob_lists_files_sorted_by_path(place: Workspace):
         "{a.txt,b.*}": ["a.txt", "b.py"],
         "[ab].py": ["b.py"],
         ".hid/*": [".hid/z.py"],
+        ".git/*": [],
         "**/.hid/*": [".hid/z.py"],
         "*.nothing": [],
     }.items():
@@ -303,6 +310,32 @@ async def test_glob_lists_files_sorted_by_path(place: Workspace):
     assert value == {"root": "a", "paths": ["a/x.py"], "truncated": False}
     assert glob.for_model({}, value) == "a/x.py"
     assert glob.for_human({"pattern": "*.py"}, value) == "glob *.py in a: 1 files"
+
+
+async def test_a_walk_looks_no_deeper_than_asked(tmp_path: Path):
+    plant(tmp_path, {"a": "", "b/c": "", "b/d/e": ""})
+    assert [entry.name for entry in walk(tmp_path, depth=2)] == ["a", "c"]
+
+
+async def test_an_abandoned_search_stops(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    ended = threading.Event()
+
+    @tool
+    def watched() -> bool:
+        """Says so when nobody waits for it any more."""
+        (tmp_path / "pipe").write_text("started")
+        while not abandoned():
+            time.sleep(0.001)
+        ended.set()
+        return True
+
+    running = asyncio.create_task(watched.run(Workspace(tmp_path), {}))
+    await asyncio.to_thread((tmp_path / "pipe").read_text)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 10)
 
 
 async def test_glob_says_when_there_is_more(place: Workspace):

@@ -15,6 +15,9 @@ _PIPE = 1024 * 1024
 class Capture:
     """Reads a pipe on the event loop: the beginning and the end are kept, the middle is counted.
 
+    It goes on emptying the pipe until every writer has closed it, wanted or not: a program left in the background must
+    not fail or block because it writes.
+
     Attributes:
         writer: the descriptor to give to the process; close it here with :meth:`started` once the process has it.
         ended: set when every process has closed its end.
@@ -26,7 +29,6 @@ class Capture:
         os.set_blocking(self._reader, False)
         self._head, self._tail = bytearray(), bytearray()
         self._left_out = 0
-        self._kept = True
         asyncio.get_running_loop().add_reader(self._reader, self._read)
 
     def started(self) -> None:
@@ -38,10 +40,6 @@ class Capture:
         for _ in range(_PIPE // _CHUNK):
             if self.ended.is_set() or not self._read():
                 break
-
-    def leave(self) -> None:
-        """Keep nothing from here on, but go on emptying the pipe: who still writes to it must not fail or block."""
-        self._kept = False
 
     @property
     def truncated(self) -> bool:
@@ -63,8 +61,7 @@ class Capture:
             os.close(self._reader)
             self.ended.set()
             return False
-        if self._kept:
-            self._keep(data)
+        self._keep(data)
         return True
 
     def _keep(self, data: bytes) -> None:

@@ -228,7 +228,7 @@ class _Search:
         if not self._may_backtrack:
             return self.expression.search(line)
         try:
-            return self.expression.search(line, concurrent=True, timeout=LINE_TIME_S)
+            return self.expression.search(line, timeout=LINE_TIME_S)
         except TimeoutError:
             where = f"line {number} of {path} for over {LINE_TIME_S:g} s"
             raise ToolFailed("too_slow", f"the pattern tries {where}; repeat fewer parts of it") from None
