@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from logs import FILE
+from logs import FILE, full_disk
 from stories import story
 
 from prime import events as ev
@@ -361,6 +361,16 @@ def test_a_fork_ends_where_nothing_is_open(sessions: Sessions) -> None:
             sessions.fork("s1", boundary)
     assert sessions.ids() == before
     assert len(list(sessions.folder("s1").parent.iterdir())) == len(before)
+
+
+def test_a_fork_that_fails_half_way_leaves_nothing(sessions: Sessions, tmp_path: Path) -> None:
+    tell(sessions, "s1")
+    small = tmp_path / "small"
+    small.touch()
+    with full_disk(small, 60_000), pytest.raises(LogError, match="could not be written"):
+        sessions.fork("s1")
+    assert [path.name for path in sessions.folder("s1").parent.iterdir()] == ["s1"]
+    assert sessions.fork("s1") in sessions.ids()
 
 
 # Deleting

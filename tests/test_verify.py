@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,16 @@ def test_an_entry_of_a_newer_version_is_no_damage(store: Store, tmp_path: Path) 
 
     with contextlib.closing(forged(store, tmp_path, change)) as other, pytest.raises(UnsupportedLog, match="upgrade"):
         verify(other)
+
+
+def test_changed_bytes_that_no_request_shows_are_found(store: Store, tmp_path: Path) -> None:
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as raw, raw:
+        raw.execute("DROP TRIGGER entries_keep")
+        raw.execute("UPDATE entries SET body = replace(body, 'bye', 'bya') WHERE type = 'cell_output'")
+    reader = SqliteStore.read(tmp_path / FILE, ev.FORMAT)
+    with contextlib.closing(reader), pytest.raises(CorruptLog, match=r"entry \d+ of .* is not what was written"):
+        verify(reader)
 
 
 def test_changed_bytes_are_found_before_anything_is_made_of_them(store: Store, tmp_path: Path) -> None:
