@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from prime import events as ev
-from prime.messages import Frozen, Header, Message, Request, TextPart
+from prime.messages import Header, Message, Request, TextPart
 
 #: How a notice of the host is told apart from a person's words.
 NOTICE = "[prime-repl notice, generated] "
@@ -55,7 +55,17 @@ def join_digests(header: bytes, messages: Iterable[bytes]) -> str:
     return whole.hexdigest()
 
 
-def part_digest(part: Frozen) -> bytes:
-    """Return the SHA-256 of a header or message, over its JSON with sorted keys."""
-    text = json.dumps(part.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+def part_digest(part: Header | Message) -> bytes:
+    """Return the SHA-256 of a header or message, over its JSON with sorted keys.
+
+    Fields at their defaults are left out, so that a field which a later version adds does not change the digests in
+    logs written before it.
+    """
+    fields = part.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(part, Message):
+        # the kind of a part is the default of its class, and says what the part is
+        fields["parts"] = [
+            {"type": item.type, **found} for item, found in zip(part.parts, fields["parts"], strict=True)
+        ]
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()
