@@ -50,7 +50,8 @@ STOPPABLE = {
     "sync in coroutine": "import time\nasync def f(): time.sleep(60)\nawait f()",
     "except Exception": f"import time\n{_SWALLOW.format('Exception')}",
     "except KeyboardInterrupt": f"import time\n{_SWALLOW.format('KeyboardInterrupt')}",
-    "hog beside await": "async def hog():\n    while True: 1\nt = asyncio.create_task(hog())\nawait asyncio.sleep(60)",
+    "hog beside await": "async def hog():\n    print('ready', flush=True)\n    while True: 1\n"
+    "t = asyncio.create_task(hog())\nawait asyncio.sleep(60)",
     "lock": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
     "command": "!sleep 60",
     "script": "%%bash\necho ready\nsleep 60",
@@ -64,7 +65,7 @@ STOPPABLE = {
 @pytest.mark.parametrize("code", STOPPABLE.values(), ids=STOPPABLE)
 async def test_an_interrupt_stops_it_and_keeps_the_namespace(shared: Kernel, code: str) -> None:
     mark = await shared.value("kept = {'a': 1}; id(kept)")
-    seen = await shared.interrupted(code if code.startswith("%%") else f"print('ready', flush=True)\n{code}")
+    seen = await shared.interrupted(code if "ready" in code else f"print('ready', flush=True)\n{code}")
     assert seen.status == "interrupted"
     assert seen.lost == []
     assert await shared.value("id(kept)") == mark
@@ -133,9 +134,13 @@ async def test_a_kernel_that_dies_between_cells_is_reported_once(own: Kernel) ->
     assert (await own.cell("1")).lost == []
 
 
-async def test_children_end_with_the_kernel(own: Kernel) -> None:
-    child = int(await own.value("import subprocess; p = subprocess.Popen(['sleep', '600']); p.pid"))
-    await own.repl.close()
+@pytest.mark.parametrize("dies", [True, False])
+async def test_children_end_with_the_kernel(own: Kernel, dies: bool) -> None:
+    child = int(await own.value("import os, subprocess; p = subprocess.Popen(['sleep', '600']); p.pid"))
+    if dies:
+        await own.cell("os._exit(1)")
+    else:
+        await own.repl.close()
     _gone, alive = await asyncio.to_thread(
         psutil.wait_procs, [psutil.Process(child)] if psutil.pid_exists(child) else [], 10
     )

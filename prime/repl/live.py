@@ -22,8 +22,8 @@ START_TIMEOUT_S = 60.0
 #: The oldest ipykernel that announces a subscription (``iopub_welcome``).
 _IPYKERNEL = 7
 
-#: Late outputs kept between cells.
-_BACKLOG = 256
+#: Characters of late output kept between cells, and what a piece counts at least.
+_BACKLOG, _PIECE = 1_048_576, 1_024
 
 
 class LiveKernel:
@@ -50,6 +50,7 @@ class LiveKernel:
         self._open: set[int] = set()
         self._last_call = 0
         self._backlog: list[Output] = []
+        self._backlog_room = _BACKLOG
 
     async def start(self) -> Started:
         """Start the process and wait until it can run a cell.
@@ -88,6 +89,7 @@ class LiveKernel:
         for late in self._backlog:
             cell.put(late)
         self._backlog.clear()
+        self._backlog_room = _BACKLOG
         if self.lost.done():
             cell.lost(self.lost.result())
         else:
@@ -230,5 +232,8 @@ class LiveKernel:
             return
         if cell is not None and running:
             cell.put(shown)
-        elif len(self._backlog) < _BACKLOG:
+            return
+        size = max(_PIECE, len(shown.text) + (len(shown.image.data) if shown.image else 0))
+        if size <= self._backlog_room:
+            self._backlog_room -= size
             self._backlog.append(shown)

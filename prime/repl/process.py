@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import prime_kernel
+import psutil
 from jupyter_client.connect import write_connection_file
 from prime_kernel.launch import SOCKET, TOKEN
 
@@ -178,8 +179,8 @@ class KernelProcess:
         if self._process.returncode is not None:
             return True
         try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
+            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
             return True
 
     def interrupt(self) -> None:
