@@ -79,7 +79,7 @@ class Loop:
             return self._failed(error)
         if isinstance(reply, Interrupted):
             if reply.text:
-                self._replied((TextPart(text=reply.text),), None, interrupted=True)
+                self._replied((TextPart(text=plain(reply.text)),), None, interrupted=True)
             self.log.append(ev.StepEnded(outcome="cancelled"))
             return _CANCELLED
         await self._reply(reply, cancel)

@@ -194,8 +194,13 @@ class Delta(Frozen):
 
 
 def plain(text: str) -> str:
-    """Return ``text`` with each lone surrogate, which no log or wire can carry, as ``?``."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    """Return ``text`` without lone surrogates, which no log or wire can carry: two halves of a code point that met are
+    joined, any other becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from prime.messages import ImagePart, ShownPart, TextPart
+from prime.messages import ImagePart, ShownPart, TextPart, plain
 from prime.repl.signals import Ended, Output
 
 #: Images of one cell that the model sees; more are named.
@@ -46,7 +46,7 @@ class Shown:
             else:
                 self._more_images += 1
         if text:
-            self._push(text.encode(errors="replace"))
+            self._push(plain(text).encode())
             self._ends_line = text.endswith("\n")
 
     def finish(self, before: str, after: str, seq: int) -> tuple[ShownPart, ...]:
@@ -91,7 +91,7 @@ class Shown:
 
 
 def _clip(text: str, room: int) -> str:
-    data = text.encode(errors="replace")
+    data = plain(text).encode()
     if len(data) <= room:
         return data.decode()
     marker = f"[... {len(data):,} bytes, the middle is not shown ...]"

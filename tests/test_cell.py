@@ -143,7 +143,7 @@ async def test_text_that_no_log_can_hold_is_shown_as_far_as_it_can_be(home: Path
 
     async with scripted([], play, home=home) as stage:
         ended = await stage.agent.cell("x")
-        assert shown(ended) == "a?b\nValueError: bad ? name"
+        assert shown(ended) == "a\ufffdb\nValueError: bad \ufffd name"
 
 
 async def test_an_image_goes_into_the_request(home: Path) -> None:

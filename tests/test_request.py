@@ -131,4 +131,4 @@ async def test_words_that_no_log_can_hold_do_not_hide_the_failure(home: Path) ->
 
     async with scripted(Garbled([]), home=home) as stage:
         answer = await stage.agent.ask("go")
-        assert (answer.reason, answer.detail) == ("error", "bad_request: odd ? bytes")
+        assert (answer.reason, answer.detail) == ("error", "bad_request: odd \ufffd bytes")

@@ -94,6 +94,16 @@ class HttpProvider:
 
     async def reply(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         """Send one request; see :class:`prime.providers.base.Provider`."""
+        try:
+            return await self._reply(request, on_delta)
+        except ProviderError as error:
+            # some servers repeat the key that they refuse, and errors are logged and shown
+            if self._endpoint.key is None or self._endpoint.key not in str(error):
+                raise
+            words = str(error).replace(self._endpoint.key, "[key]")
+            raise failure(error.code, words, retry_after_s=error.retry_after_s, status=error.status) from None
+
+    async def _reply(self, request: Request, on_delta: Callable[[Delta], None]) -> Reply:
         await self.learn()
         body = json_bytes(self._wire.encode(request, images=self.images))
         decoder = self._wire.decoder(request)

@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from prime.messages import CallPart, Delta, ImagePart, Part, Reply, Request, StopReason, TextPart, Usage
+from prime_kernel.lossless import lossless
+
+from prime.messages import CallPart, Delta, ImagePart, Part, Reply, Request, StopReason, TextPart, Usage, plain
 from prime.providers.failures import failure
 
 
@@ -80,6 +82,7 @@ def finished(parts: tuple[Part, ...], stop: StopReason, *, model: str, usage: Us
         ProviderError: ``empty`` when it holds neither text nor a call. Not when it was withheld, or when the token
             limit cut it while it still reasoned: asking again would give the same, so the caller must be told.
     """
+    parts = _storable(parts)
     calls = any(isinstance(part, CallPart) for part in parts)
     text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not calls and not text and stop in ("end", "calls"):
@@ -91,14 +94,41 @@ def finished(parts: tuple[Part, ...], stop: StopReason, *, model: str, usage: Us
     return Reply(parts=parts, stop=stop, model=model, usage=usage)
 
 
+def _storable(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts as a log can hold them: text that can be encoded, and no call's id twice.
+
+    Servers cut emoji in half at a token's end, and small ones give every call of a reply the same id.
+    """
+    found: list[Part] = []
+    ids: set[str] = set()
+    for part in parts:
+        if isinstance(part, CallPart):
+            call_id = plain(part.call_id)
+            while call_id in ids:
+                call_id += "_"
+            ids.add(call_id)
+            changed: dict[str, str] = {
+                "call_id": call_id,
+                "name": plain(part.name),
+                "arguments": plain(part.arguments),
+            }
+            found.append(part.model_copy(update=changed))
+        elif isinstance(part, ImagePart):
+            found.append(part)
+        else:
+            found.append(part.model_copy(update={"text": plain(part.text)}))
+    return tuple(found)
+
+
 def whole_arguments(raw: str) -> dict[str, Any]:
     """Return a call's arguments as the object that history must hold, since servers refuse calls that are none.
 
-    Text that is no JSON object goes back as ``{"unparsed": TEXT}``, so that the model can see its mistake.
+    Text that is no JSON object goes back as ``{"unparsed": TEXT}``, so that the model can see its mistake; so does one
+    that holds what cannot be written as JSON again (NaN, half a code point, endless nesting).
     """
     try:
-        value = json.loads(raw)
-    except ValueError:
+        value = lossless(json.loads(raw))
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"unparsed": raw}
 
