@@ -122,7 +122,7 @@ class LiveKernel:
 
     def interrupt(self) -> None:
         """Interrupt the running cell, once."""
-        if self._process is not None:
+        if self._process is not None and not self.lost.done():
             self._process.interrupt()
         if self._wakes and self._channels is not None:
             self._channels.wake()
@@ -130,7 +130,7 @@ class LiveKernel:
     async def kill(self, reason: str) -> None:
         """Kill the process and everything in its group, and wait for it. Idempotent."""
         self._reason = self._reason or reason
-        if self._process is not None:
+        if self._process is not None and not self.lost.done():
             self._process.kill()
         if self._watch is not None:
             await self._watch
@@ -168,7 +168,8 @@ class LiveKernel:
 
     async def _watch_process(self, process: KernelProcess) -> None:
         ended = await process.wait()
-        process.kill()  # what it started and left in its group
+        # what it started and left in its group; not later, when its number may be another's
+        process.kill()
         self.lost.set_result(self._reason or ended)
         if self._cell is not None:
             self._cell.lost(self.lost.result())
@@ -176,7 +177,7 @@ class LiveKernel:
     def _bridge_lost(self, reason: str) -> None:
         # a kernel without a bridge is of no use: whatever it was doing, end it. When it is the process's own end that
         # closed the bridge, its exit says more than this.
-        if self._process is not None:
+        if self._process is not None and not self.lost.done():
             if "protocol" in reason:
                 self._reason = self._reason or reason
             self._process.kill()
