@@ -8,6 +8,7 @@ import platform
 import socket
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import IPython
@@ -77,7 +78,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
 
     Args:
         argv: ipykernel's arguments, ``-f CONNECTION_FILE``.
-        path: the host's Unix socket.
+        path: the host's Unix socket, in the folder that is this process's own.
         token: proves to the host that it started this process.
 
     Raises:
@@ -85,7 +86,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
-    bridge = Bridge(connection, end_process)
+    bridge = Bridge(connection, partial(end_process, os.path.dirname(path)))
     bridge.send(Hello(PROTOCOL, token, os.getpid(), platform.python_version(), IPython.__version__, ipykernel_version))
     app = App.instance(config=Config(_CONFIG))
     app.initialize(list(argv))

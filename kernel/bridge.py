@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -287,8 +288,9 @@ _STALE = (
 _TOO_MANY = "this cell has made its {limit:,} host calls; go on in the next cell"
 
 
-def end_process() -> None:
-    """End this process and what it started: the host is gone."""
+def end_process(folder: str) -> None:
+    """End this process and what it started, and remove its private ``folder``: the host that would do it is gone."""
+    shutil.rmtree(folder, ignore_errors=True)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -212,7 +212,7 @@ from kernels import kernel
 async def main():
     running = kernel(Path(sys.argv[2]))
     await running.cell("import os, subprocess; child = subprocess.Popen(['sleep', '600'])")
-    print(await running.value("os.getpid(), child.pid"), flush=True)
+    print(await running.value("os.getpid(), child.pid, os.environ['IPYTHONDIR']"), flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -225,13 +225,14 @@ def test_a_killed_host_leaves_nothing_alive(tmp_path: Path) -> None:
         [sys.executable, "-c", _HOST, here, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as host:
         assert host.stdout is not None
-        pids = ast.literal_eval(host.stdout.readline())
+        *pids, ipython = ast.literal_eval(host.stdout.readline())
         left = [psutil.Process(pid) for pid in pids]
         host.kill()
         started = time.monotonic()
         _gone, alive = psutil.wait_procs(left, 10)
         assert alive == []
         assert time.monotonic() - started < 5
+        assert not Path(ipython).parent.exists()
 
 
 async def test_an_interrupt_while_the_kernel_starts_keeps_the_cell_from_running(own: Kernel, tmp_path: Path) -> None:
