@@ -39,17 +39,20 @@ Session = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"prime-repl {version('prime-repl')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     shows_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Take the options that stand before a command. ``--debug`` is read by :func:`main`."""
-    if shows_version:
-        typer.echo(f"prime-repl {version('prime-repl')}")
-        raise typer.Exit
 
 
 @app.command()
