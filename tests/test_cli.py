@@ -325,6 +325,21 @@ def test_bad_input_gets_one_line(home: Path, code: int, arguments: list[str]) ->
     assert message.startswith("error: ") or "--python" in arguments
 
 
+def test_a_cell_that_is_no_text_gets_one_line(home: Path) -> None:
+    (home / "cell.py").write_bytes(PIXEL)
+    ran = prime(home, "cell", home / "cell.py")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: 'utf-8' codec can't decode")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("sessions",), ("--debug",)])
+def test_no_command_gets_help(home: Path, arguments: tuple[str, ...]) -> None:
+    ran = prime(home, *arguments)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("Usage: ")
+
+
 def test_debug_shows_the_traceback(home: Path) -> None:
     ran = prime(home, "--debug", "sessions", "show", "20990101")
     assert ran.returncode == 1

@@ -26,7 +26,6 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 app = typer.Typer(
     name="prime-repl",
     help="An agent whose only tool is a persistent IPython kernel. New here? Try `prime-repl demo`.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,14 +44,16 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     shows_version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Take the options that stand before a command. ``--debug`` is read by :func:`main`."""
+    """Take the options that stand before a command, and help when there is none. :func:`main` reads ``--debug``."""
+    sessions.help_without_command(context)
 
 
 @app.command()
@@ -119,7 +120,7 @@ def cell(
 @app.command()
 @flat
 def demo(model: ModelOptions, kernel: KernelOptions) -> None:
-    """Watch the agent work in the current folder: with a model when one is there, else by a shipped script."""
+    """Watch the agent work in the current folder. Without a model a script that ships plays its part."""
     from prime.cli import demo as shown
 
     _leave(shown.demo(model.config(kernel), kernel.cwd))
@@ -132,7 +133,7 @@ def models(
     as_json: Json = False,
     check: Annotated[bool, typer.Option("--check", help="Ask each for a tiny reply (this may cost money).")] = False,
 ) -> None:
-    """List the models that can be used: configured, by key, on this machine."""
+    """List the models that can be used. The first one is what `run` takes."""
     from prime.cli import models as listed
 
     _leave(listed.models(model.config(KernelOptions()), as_json=as_json, check=check))
@@ -141,7 +142,7 @@ def models(
 @app.command()
 @flat
 def doctor(model: ModelOptions, kernel: KernelOptions, as_json: Json = False) -> None:
-    """Check the environment, with the fix for each finding. Exit code 1 when something needed is broken."""
+    """Check the environment, with a fix for each finding. Exit code 1 when something needed is broken."""
     from prime.cli import doctor as checked
 
     _leave(checked.doctor(model.config(kernel), as_json=as_json))
@@ -159,7 +160,7 @@ def main() -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
         sys.exit(FAILED)
-    except (PrimeError, typer.TyperException, typer.Abort, OSError) as error:
+    except Exception as error:
         if debug:
             raise
         print(f"error: {_line(error)}", file=sys.stderr)
@@ -167,10 +168,13 @@ def main() -> NoReturn:
         sys.exit(USAGE if usage else getattr(error, "exit_code", FAILED))
 
 
-def _line(error: BaseException) -> str:
-    if isinstance(error, typer.TyperException):
-        return " ".join(error.format_message().split())
-    return " ".join(str(error).split()) or "given up"
+def _line(error: Exception) -> str:
+    if isinstance(error, typer.Abort):
+        return "given up"
+    words = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+    if not isinstance(error, (PrimeError, typer.TyperException, OSError, UnicodeError)):
+        words = f"{type(error).__name__}: {words} (a bug of prime-repl; `prime-repl --debug …` says where)"
+    return " ".join(words.split())
 
 
 def _leave(work: Coroutine[object, object, int]) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="List, show, export, fork, verify and delete recorded sessions.", no_args_is_help=True)
+app = typer.Typer()
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")]
 
@@ -19,6 +19,13 @@ class Format(StrEnum):
 
     md = "md"
     jsonl = "jsonl"
+
+
+@app.callback(invoke_without_command=True)
+def help_without_command(context: typer.Context) -> None:
+    """List, show, export, fork, verify and delete recorded sessions."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("list")
@@ -46,7 +53,7 @@ def export(
     to: Annotated[Format, typer.Option("--to", help="Markdown to read, or every entry as JSON.")] = Format.md,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write.")] = None,
 ) -> None:
-    """Export a session to stdout or to a file; with a Markdown file, its images into a folder beside it."""
+    """Export a session to stdout or a file. The images of a Markdown file go into a folder beside it."""
     from prime.cli import recorded
 
     recorded.export(name, to.value, output)
@@ -58,7 +65,7 @@ def fork(
     turn: Annotated[int | None, typer.Option("--turn", metavar="N", help="Keep the turns up to this one.")] = None,
     at: Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Keep the entries up to this one.")] = None,
 ) -> None:
-    """Copy a session, whole or up to a point, and print the id of the copy."""
+    """Copy a session, whole or up to a point. Prints the id of the copy."""
     from prime.cli import recorded
 
     if turn is not None and at is not None:
@@ -71,7 +78,7 @@ def verify(
     name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every session.")] = False,
 ) -> None:
-    """Check a session's bytes and rebuild every request that was ever sent. Exit code 1 when something is wrong."""
+    """Check a session and every request it sent. Exit code 1 when something is not as it was written."""
     from prime.cli import recorded
 
     if (name is None) == (not every):
