@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from prime import guest
 from prime.errors import ConfigError
 
 PREFIX = "PRIME_REPL_"
@@ -37,40 +38,6 @@ KEY_VARIABLES = (
     "OPENAI_API_KEY",
     "OPENROUTER_API_KEY",
     "PRIME_REPL_API_KEY",
-)
-
-#: Variables that the kernel and its commands get from the host's environment. Everything else stays here: a variable
-#: that nobody thought of may be a secret.
-GUEST_VARIABLES = (
-    "CONDA_PREFIX",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "LC_COLLATE",
-    "LC_CTYPE",
-    "LC_MESSAGES",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "LOGNAME",
-    "MPLBACKEND",
-    "MPLCONFIGDIR",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_COLOR",
-    "PATH",
-    "REQUESTS_CA_BUNDLE",
-    "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "TEMP",
-    "TMP",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "VIRTUAL_ENV",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
 )
 
 
@@ -149,9 +116,9 @@ def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping
     _checked(variables, lambda name: f"the variable {PREFIX}{name.upper()}")
     settings |= variables | passed_on
     passed = _checked({"pass_environment": settings.get("pass_environment", ())}).pass_environment
-    guest = {name: environment[name] for name in (*GUEST_VARIABLES, *passed) if name in environment}
+    guest_environment = guest.environment(environment, passed)
     keys = {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
-    return _checked({**settings, "keys": keys, "guest_environment": guest})
+    return _checked({**settings, "keys": keys, "guest_environment": guest_environment})
 
 
 def _checked(settings: Mapping[str, Any], where: Callable[[str], str] = str) -> Config:

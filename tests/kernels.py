@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from prime_kernel.wire import Binding, Parameter
 
+from prime import guest
 from prime.repl.kernel import KernelRepl
 from prime.repl.signals import (
     CallCancelled,
@@ -168,4 +170,5 @@ class Kernel:
 
 def kernel(cwd: Path, **options: Any) -> Kernel:
     """Return a kernel that is started by its first cell."""
+    options.setdefault("environment", guest.environment(os.environ))
     return Kernel(KernelRepl(BINDINGS, cwd=cwd, **options))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prime.config import GUEST_VARIABLES, KEY_VARIABLES, PROJECT_FILE, SETTINGS, Config, load
+from prime import guest
+from prime.config import KEY_VARIABLES, PROJECT_FILE, SETTINGS, Config, load
 from prime.errors import ConfigError
 
 
@@ -29,7 +30,7 @@ def project(tmp_path: Path, user: Path) -> Path:
 
 
 def test_the_defaults_are_those_of_the_model(project: Path) -> None:
-    assert load(project.parent, environment={}) == Config()
+    assert load(project.parent, environment={}) == Config(guest_environment=guest.NON_INTERACTIVE)
 
 
 def test_each_source_wins_over_the_ones_below(user: Path, project: Path) -> None:
@@ -134,7 +135,7 @@ def test_keys_are_read_and_never_shown(project: Path) -> None:
     config = load(project.parent, environment=environment)
     assert dict(config.keys) == environment
     assert "secret" not in repr(config)
-    assert dict(config.guest_environment) == {}
+    assert dict(config.guest_environment) == dict(guest.NON_INTERACTIVE)
 
 
 @pytest.mark.parametrize("private", ["keys", "guest_environment"])
@@ -152,8 +153,9 @@ def test_keys_and_environment_cannot_be_given_as_settings(private: str, user: Pa
 def test_the_guest_gets_allowed_variables_only(project: Path) -> None:
     environment = {"PATH": "/bin", "LANG": "C", "CANARY_TOKEN": "secret", "OPENAI_API_KEY": "secret", "MINE": "x"}
     config = load(project.parent, {"pass_environment": "MINE, MISSING"}, environment)
-    assert dict(config.guest_environment) == {"PATH": "/bin", "LANG": "C", "MINE": "x"}
-    assert set(GUEST_VARIABLES).isdisjoint(KEY_VARIABLES)
+    passed = {"PATH": "/bin", "LANG": "C", "MINE": "x"}
+    assert dict(config.guest_environment) == {**guest.NON_INTERACTIVE, **passed}
+    assert set(guest.PASSED).isdisjoint(KEY_VARIABLES)
 
 
 def test_a_configuration_does_not_change(project: Path) -> None:

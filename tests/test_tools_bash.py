@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
+from prime import guest
 from prime.errors import ToolFailed
 from prime.tools.bash import bash
 from prime.tools.capture import HALF
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def place(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, {"PATH": os.environ["PATH"], "MARK": "given"})
+    return Workspace(tmp_path, guest.environment({**os.environ, "MARK": "given"}, ["MARK"]))
 
 
 async def run(place: Workspace, command: str, **arguments: Any) -> Any:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from prime_kernel.wire import Binding, Setup
@@ -46,7 +45,7 @@ class KernelRepl:
         generation: int = 1,
         max_calls: int = MAX_CALLS,
         output_limit: int = OUTPUT_LIMIT,
-        environment: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str],
     ) -> None:
         """Prepare a repl; nothing is started yet.
 
@@ -57,7 +56,7 @@ class KernelRepl:
             generation: the number of the first kernel process.
             max_calls: host calls one cell may make.
             output_limit: bytes of output one cell may publish.
-            environment: variables given to kernels besides the allow-listed ones of this process.
+            environment: the whole environment of kernels; that of this process is not inherited.
         """
         self._setup = Setup(bindings, max_calls, output_limit)
         self._launch = Launch(python or sys.executable, cwd, environment)

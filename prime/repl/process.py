@@ -19,31 +19,6 @@ from prime_kernel.launch import SOCKET, TOKEN
 
 from prime.errors import KernelStartFailed
 
-#: Variables a kernel inherits; everything else of the host's environment, keys above all, stays out. PYTHONPATH and
-#: LD_LIBRARY_PATH are in because the user's own modules may need them.
-INHERITED = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
-        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    }
-)
-
-#: Settings that make programs started by cells fail fast instead of asking.
-NON_INTERACTIVE = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    # a commit without a message then fails at once instead of opening an editor
-    "GIT_EDITOR": "false",
-    "EDITOR": "false",
-    "VISUAL": "false",
-    "GIT_ASKPASS": "true",
-    "SSH_ASKPASS": "true",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "PIP_NO_INPUT": "1",
-    "TERM": "dumb",
-}
-
 #: Bytes kept of what the process itself prints, for the message when it does not start.
 _TAIL = 8_192
 
@@ -65,18 +40,12 @@ class Launch:
     Attributes:
         python: the interpreter; it needs ipykernel and nothing else.
         cwd: where cells run.
-        environment: variables added to the inherited ones.
+        environment: the whole environment of the process; ours is not inherited.
     """
 
     python: str
     cwd: Path
     environment: Mapping[str, str]
-
-
-def environment(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """Return a kernel's environment: the allowed part of ``inherited``, the non-interactive settings, ``extra``."""
-    allowed = {key: value for key, value in inherited.items() if key in INHERITED or key.startswith("LC_")}
-    return {**allowed, **NON_INTERACTIVE, **extra}
 
 
 class Folder:
@@ -122,7 +91,7 @@ class KernelProcess:
         """
         script = str(Path(prime_kernel.__file__).with_name("launch.py"))
         variables = {
-            **environment(os.environ, launch.environment),
+            **launch.environment,
             "IPYTHONDIR": str(folder.path / "ipython"),
             "JPY_PARENT_PID": str(os.getpid()),  # ipykernel ends itself when this process is gone
             SOCKET: folder.socket,

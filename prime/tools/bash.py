@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -21,27 +19,6 @@ from prime.tools.capture import Capture
 from prime.tools.files import existing_folder
 from prime.tools.workspace import Workspace
 
-#: Nobody sits at this terminal: a program that would ask or page must go on or fail.
-NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
-    {
-        "TERM": "dumb",
-        "PAGER": "cat",
-        "GIT_PAGER": "cat",
-        "MANPAGER": "cat",
-        "SYSTEMD_PAGER": "",
-        "EDITOR": "false",
-        "VISUAL": "false",
-        "GIT_EDITOR": "true",  # takes the proposed message as it is; an empty one makes git give up
-        "GIT_SEQUENCE_EDITOR": "true",
-        "GIT_MERGE_AUTOEDIT": "no",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "SSH_ASKPASS": "false",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "PIP_NO_INPUT": "1",
-        "NO_COLOR": "1",
-    }
-)
 #: Seconds between asking a group of processes to end and ending it.
 GRACE_S = 1.0
 #: Seconds for output of the last moment, when something left behind keeps the pipes open.
@@ -111,7 +88,7 @@ async def bash(
             stdout=out.writer,
             stderr=err.writer,
             cwd=folder,
-            env={**workspace.environment, **NON_INTERACTIVE},
+            env=workspace.environment,
             start_new_session=True,
         )
     except OSError as error:

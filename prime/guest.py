@@ -1,0 +1,45 @@
+"""The environment of what runs for the agent: kernels, their children, commands, model servers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+#: Variables that pass from the host's environment. Everything else stays there: a variable that nobody thought of may
+#: be a secret. ``PYTHONPATH`` and ``LD_LIBRARY_PATH`` are in because the user's own modules may need them.
+PASSED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR", "TEMP", "TMP"),
+    *("LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLBACKEND", "MPLCONFIGDIR"),
+)
+
+#: Nobody sits at this terminal: a program that would ask or page must go on or fail.
+NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
+    {
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "MANPAGER": "cat",
+        "SYSTEMD_PAGER": "",
+        "EDITOR": "false",
+        "VISUAL": "false",
+        "GIT_EDITOR": "true",  # takes the proposed message as it is; an empty one makes git give up
+        "GIT_SEQUENCE_EDITOR": "true",
+        "GIT_MERGE_AUTOEDIT": "no",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "SSH_ASKPASS": "false",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PIP_NO_INPUT": "1",
+        "NO_COLOR": "1",
+    }
+)
+
+
+def environment(inherited: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """Return the guest's whole environment: what may pass of ``inherited``, and the variables ``more`` that the user
+    named, over the settings that keep programs from asking."""
+    passed = {name: inherited[name] for name in (*PASSED, *more) if name in inherited}
+    return {**NON_INTERACTIVE, **passed}
