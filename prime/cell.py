@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from prime import events as ev
 from prime import shown
@@ -16,6 +17,7 @@ from prime.log import Log
 from prime.messages import ImagePart, ShownPart, plain, thaw
 from prime.repair import closers
 from prime.repl.signals import CallCancelled, Ended, Failed, HostCall, Image, Lost, Output, Repl, Started
+from prime.tools.base import Tool
 from prime.tools.catalogue import Catalogue
 from prime.tools.workspace import Workspace
 
@@ -145,18 +147,29 @@ class _Run:
         output = replace(output, text=plain(output.text))
         if output.call is None:
             return output
-        target, arguments = "", None
-        for entry in self._cells.log.entries(self._start, types=("dispatch_started", "dispatch_ended")):
-            if entry.event.call != output.call:
+        # nearly always it is a call of this cell; a value of an earlier one is as old as the kernel at most
+        dispatch = self._dispatch(output.call, self._start) or self._dispatch(output.call, self._kernel_start())
+        if dispatch is None:  # its end waits in the log for an earlier call that still runs: the plain form will do
+            return output
+        tool, arguments, value = dispatch
+        pictures = (Image(picture.media_type, picture.data) for picture in tool.images(value))
+        return replace(output, text=plain(tool.for_model(arguments, value)), image=next(pictures, output.image))
+
+    def _dispatch(self, call: int, start: int) -> tuple[Tool, dict[str, Any], Any] | None:
+        """Return the tool, the arguments and the value of a call that was made at entry ``start`` or later."""
+        begun: ev.DispatchStarted | None = None
+        for entry in self._cells.log.entries(start, types=("dispatch_started", "dispatch_ended")):
+            if entry.event.call != call:
                 continue
             if isinstance(entry.event, ev.DispatchStarted):
-                target, arguments = entry.event.target, thaw(entry.event.arguments)
-            elif arguments is not None and entry.event.error is None:
-                tool, value = self._cells.catalogue.get(target), thaw(entry.event.value)
-                pictures = (Image(picture.media_type, picture.data) for picture in tool.images(value))
-                text = plain(tool.for_model(arguments, value))
-                return replace(output, text=text, image=next(pictures, output.image))
-        return output  # its end waits in the log for an earlier call that still runs: the plain form will do
+                begun = entry.event
+            elif begun is not None and entry.event.error is None:
+                return self._cells.catalogue.get(begun.target), thaw(begun.arguments), thaw(entry.event.value)
+        return None
+
+    def _kernel_start(self) -> int:
+        *_, entry = self._cells.log.entries(types=("kernel_started",))
+        return entry.seq
 
 
 def _error(failed: Failed) -> ev.CellError:

@@ -136,13 +136,14 @@ async def test_calls_work_from_functions_threads_and_tasks(shared: Shared) -> No
 
 async def test_a_tools_own_form_is_shown_only_for_its_untouched_value(shared: Shared) -> None:
     await shared.run("await tools.write(path='a.txt', content='one\\ntwo\\n'); None")
-    _, (untouched, kept, touched, other) = await shared.run(
+    _, (untouched, kept, later, touched, other) = await shared.run(
         "await tools.read(path='a.txt')",
         "r = await tools.read(path='a.txt'); r",
+        "r",
         "dict(await tools.read(path='a.txt'))",
         "print(r.text)",
     )
-    assert untouched.splitlines()[:-1] == kept.splitlines()[:-1]
+    assert untouched.splitlines()[:-1] == kept.splitlines()[:-1] == later.splitlines()[:-1]
     assert "{" not in untouched
     assert "two" in untouched
     assert "'total_lines': 2" in touched
