@@ -41,7 +41,7 @@ USUAL_MODELS = (
     "anthropic/claude-sonnet-5-5",
     "openai/gpt-5.4-mini",
     "deepseek/deepseek-chat",
-    "openrouter/deepseek/deepseek-v3.2",
+    "openrouter/anthropic/claude-sonnet-5.5",
 )
 
 
