@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from prime.config import Config
 from prime.errors import ModelNotFound
 from prime.providers.base import Provider
 from prime.providers.scripted import ScriptedProvider
+from prime.views import terminal
 
 _TASK = (
     "Look at the current folder with one cell that makes many calls: read every text file, count files, lines and "
@@ -29,5 +29,5 @@ async def demo(config: Config, cwd: Path | None) -> int:
         used = "a script that comes with prime-repl, as no model is there (see `prime-repl models`)"
     else:
         provider, used = app.model(config.model_copy(update={"model": choice.model})), f"{choice.model}: {choice.why}"
-    print(f"model: {used}\n\n> {_TASK}\n", file=sys.stderr)
+    terminal.console(stderr=True).print(f"model: {used}\n\n> {_TASK}\n")
     return await headless.work(config, provider, headless.Job(_TASK, (), None, cwd, None))

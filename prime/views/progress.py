@@ -122,21 +122,27 @@ class Words:
     def add(self, text: str) -> None:
         """Take in a piece of text and print the lines that it completes."""
         self.streamed = True
-        *lines, self._line = (self._line + text).split("\n")
+        *lines, rest = (self._line + text).split("\n")
         for line in lines:
-            self._write(line)
-        while len(self._line) > self._console.width:
-            head, space, tail = self._line[: self._console.width].rpartition(" ")
-            if not space or not head.strip():
-                break  # one long word: the terminal wraps it
-            self._write(head)
-            self._line = tail + self._line[self._console.width :]
+            self._write(self._broken(line))
+        self._line = self._broken(rest)
 
     def end(self) -> None:
         """Print what is left of a line."""
         if self._line:
             self._write(self._line)
         self._line = ""
+
+    def _broken(self, line: str) -> str:
+        """Print what of a line does not fit, and return its rest."""
+        width = self._console.width
+        while len(line) > width:
+            head, _, tail = line[: width + 1].rpartition(" ")
+            if not head.strip():
+                break  # one long word: the terminal breaks it
+            self._write(head)
+            line = tail + line[width + 1 :]
+        return line
 
     def _write(self, line: str) -> None:
         self._console.print(Text(terminal.plain(line)), soft_wrap=True)

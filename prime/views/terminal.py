@@ -22,7 +22,7 @@ from prime.views.transcript import Cell, Notice, Reply, Said, Step, Transcript, 
 
 #: Lines of a cell's result that are shown; the log has them all.
 SHOWN_LINES = 24
-_INDENT, _BAR = Text("  "), Text("│ ", style="dim")
+_INDENT, _BAR = Text("  "), Text.assemble(("│ ", "dim"))
 #: Everything that is no text: C0 without tab and newline, DEL, C1.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _python = Syntax("", "python", theme="ansi_dark", background_color="default")
