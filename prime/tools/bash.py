@@ -137,7 +137,5 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 async def _settle(out: Capture, err: Capture) -> None:
     """Take what was written up to now. Something left in the background may keep the pipes open for ever."""
-    out.drain()
-    err.drain()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.gather(out.ended.wait(), err.ended.wait()), _DRAIN_S)

@@ -8,8 +8,6 @@ import os
 #: Bytes kept of the beginning and of the end of a stream, each.
 HALF = 128 * 1024
 _CHUNK = 64 * 1024
-#: Bytes a pipe may hold at most for an ordinary user (Linux: /proc/sys/fs/pipe-max-size).
-_PIPE = 1024 * 1024
 
 
 class Capture:
@@ -26,7 +24,6 @@ class Capture:
     def __init__(self) -> None:
         self.ended = asyncio.Event()
         self._reader, self.writer = os.pipe()
-        os.set_blocking(self._reader, False)
         self._head, self._tail = bytearray(), bytearray()
         self._left_out = 0
         asyncio.get_running_loop().add_reader(self._reader, self._read)
@@ -35,12 +32,6 @@ class Capture:
         """Close our copy of the writing end."""
         os.close(self.writer)
 
-    def drain(self) -> None:
-        """Read what is in the pipe now, without waiting for more (and not for ever from one that never stops)."""
-        for _ in range(_PIPE // _CHUNK):
-            if self.ended.is_set() or not self._read():
-                break
-
     @property
     def truncated(self) -> bool:
         """Whether a part in the middle was left out."""
@@ -48,23 +39,17 @@ class Capture:
 
     def text(self) -> str:
         """Return what was kept as text, with a line in place of what was not."""
-        head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
-        return f"{head}\n[{self._left_out:,} bytes left out]\n{tail}" if self._left_out else head + tail
+        if not self._left_out:
+            return (self._head + self._tail).decode(errors="replace")
+        head, tail = (part.decode(errors="replace") for part in (self._head, self._tail))
+        return f"{head}\n[{self._left_out:,} bytes left out]\n{tail}"
 
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._reader, _CHUNK)
-        except BlockingIOError:
-            return False
+    def _read(self) -> None:
+        data = os.read(self._reader, _CHUNK)  # the loop calls this when there is something to read
         if not data:
             asyncio.get_running_loop().remove_reader(self._reader)
             os.close(self._reader)
             self.ended.set()
-            return False
-        self._keep(data)
-        return True
-
-    def _keep(self, data: bytes) -> None:
         room = HALF - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
