@@ -125,6 +125,7 @@ async def running(
         parameters = Parameters(max_tokens=config.max_tokens, temperature=config.temperature, effort=config.effort)
         header = Header(model=provider.model, system=system, tools=(prompt.tool(),), parameters=parameters)
         loop = Loop(shop.log, shop.context, provider, shop.cells, header, Live())
+        await shop.cells.repl.prewarm()  # it starts while the first request is on its way
         yield await stack.enter_async_context(core.Agent(loop))
 
 
