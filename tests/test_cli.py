@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -269,6 +270,7 @@ def test_doctor_finds_a_good_environment_good(home: Path) -> None:
     ("check", "options", "more"),
     [
         ("interpreter", ("--python", "/nowhere/python"), {}),
+        ("interpreter", ("--python", str(shutil.which("false"))), {}),
         ("data directory", (), {"PRIME_REPL_HOME": "/proc/nowhere"}),
         ("model", ("-m", "local/nothing"), {}),
     ],
@@ -348,9 +350,14 @@ def test_debug_shows_the_traceback(home: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(home: Path) -> None:
     said(home, "One")
-    line = f"{' '.join(COMMAND)} sessions show last --json | head -c 1"
-    ran = subprocess.run(line, shell=True, env=environment(home), capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("{", "")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*COMMAND, "sessions", "list"]
+    ran = subprocess.run(
+        command, env=environment(home), stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (1, "")
 
 
 def test_version(home: Path) -> None:

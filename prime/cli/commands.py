@@ -154,7 +154,9 @@ def main() -> NoReturn:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     debug = "--debug" in sys.argv[1:3]
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
