@@ -109,7 +109,7 @@ class Conversation:
         async def done() -> None:
             try:
                 await work
-            except PrimeError as error:
+            except Exception as error:  # nobody waits for it: the person is the one to tell
                 self._say(f"error: {error}", "red")
 
         task = asyncio.create_task(done())
