@@ -114,6 +114,7 @@ async def running(
     """
     async with AsyncExitStack() as stack:
         stack.push_async_callback(provider.close)
+        await registry.learn(provider)
         window = provider.context_window
         shop = await stack.enter_async_context(workshop(config, cwd, session=session, tools=tools, window=window))
         limits = shop.cells.limits
