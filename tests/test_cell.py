@@ -231,6 +231,25 @@ async def test_an_interrupt_stops_the_calls_of_the_cell_inside_it(home: Path) ->
         assert sorted(call for call, _ in stage.repl.answers) == list(range(1, 21))
 
 
+async def test_the_calls_of_a_kernel_that_died_are_stopped(home: Path) -> None:
+    @tool(parallel=True, effects=False)
+    async def forever() -> int:
+        """Never end."""
+        await asyncio.Event().wait()
+        return 1
+
+    async def play(code: str, cell: ScriptedCell) -> object:
+        cell.submit("tools.forever")
+        await happened(stage.log, "dispatch_started")
+        cell.die("killed by signal 9")
+
+    async with scripted([], play, home=home, tools=[forever]) as stage, asyncio.timeout(10):
+        ended = await stage.agent.cell("x")
+        assert ended.status == "died"
+        assert "may have had effects" in shown(ended)
+        assert of(stage.log, "dispatch_ended")[0].error.code == "cancelled"
+
+
 async def test_a_tool_that_ends_the_program_does_not_end_the_agent(home: Path) -> None:
     @tool
     def leave() -> None:
