@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import platformdirs
 import pytest
 
+import prime
 from bench.tasks import TASKS, Result, run_all
+from prime.providers.llama import Launch, LlamaServer
 
 pytestmark = [pytest.mark.real_model, pytest.mark.anyio]
 
@@ -32,7 +35,7 @@ def model(monkeypatch_module: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="module")
-def monkeypatch_module() -> pytest.MonkeyPatch:
+def monkeypatch_module() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         yield patch
 
@@ -52,3 +55,35 @@ async def test_the_server_itself_proves_that_context_is_only_appended_to(results
     cached = [part for each in results for part in each.cached]
     assert cached, "no session took a second step"
     assert min(cached) >= 0.95, cached
+
+
+@pytest.fixture(scope="module")
+async def server(model: str) -> AsyncIterator[LlamaServer]:
+    """The file served without any profile, as anybody's own llama-server would."""
+    program, file = shutil.which("llama-server"), Path(model.removeprefix("local/"))
+    assert program is not None
+    environment = {"PATH": os.environ["PATH"], "HOME": str(Path.home())}
+    started = await LlamaServer.start(Launch(Path(program), file, None, ("--ctx-size", "8192"), environment))
+    yield started
+    await started.close()
+
+
+@pytest.mark.parametrize(("provider", "path"), [("compatible", "/v1"), ("anthropic", "")])
+async def test_one_server_is_driven_through_both_dialects(
+    provider: str, path: str, server: LlamaServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", server.key)
+    monkeypatch.setenv("PRIME_REPL_API_KEY", server.key)
+    options = {
+        "base_url": server.base_url.removesuffix("/v1") + path,
+        "home": home,
+        "max_tokens": 60,
+        "temperature": 0.0,
+    }
+    async with prime.Agent(f"{provider}/test", **options) as agent:
+        first = await agent.ask("Answer in words, without any code: what is the capital of France?")
+        second = await agent.ask("And of Italy?")
+    assert first.reason in ("completed", "max_tokens")
+    assert first.text
+    assert second.usage.prompt > first.usage.prompt > 500
+    assert second.usage.cache_read >= 0.95 * first.usage.prompt
