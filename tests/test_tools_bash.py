@@ -120,6 +120,29 @@ async def test_cancelling_ends_everything_the_command_started(place: Workspace):
         await gone(int(pid))
 
 
+def working_in(folder: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == folder.resolve():
+                found.append(process.pid)
+        except psutil.Error:
+            continue  # it ended meanwhile, or is somebody else's
+    return found
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_cancelling_leaves_nothing_whatever_the_moment(place: Workspace, turns: int):
+    running = asyncio.create_task(bash.run(place, {"command": "sleep 60 & sleep 60 & wait"}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for pid in working_in(place.cwd):
+        await gone(pid)
+
+
 async def test_a_program_left_in_the_background_is_not_waited_for_and_lives_on(place: Workspace):
     os.mkfifo(place.cwd / "go")
     async with asyncio.timeout(30):

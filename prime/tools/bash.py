@@ -79,8 +79,8 @@ async def bash(
         raise ToolFailed("bad_arguments", "command contains a NUL character")
     started = time.monotonic()
     out, err = Capture(), Capture()
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             shell,
             "-c",
             command,
@@ -91,6 +91,9 @@ async def bash(
             env=workspace.environment,
             start_new_session=True,
         )
+    )
+    try:
+        process = await _started(starting)
     except OSError as error:
         raise ToolFailed("not_started", f"the command could not be started: {error.strerror or error}") from None
     finally:
@@ -117,6 +120,15 @@ async def bash(
         truncated=out.truncated or err.truncated,
         duration_s=round(time.monotonic() - started, 3),
     )
+
+
+async def _started(starting: asyncio.Future[asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+    """Wait for the process. Cancelled in that moment, asyncio would end the shell alone and not what it started."""
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
