@@ -71,10 +71,7 @@ async def bash(
     Programs put in the background with & run on; use jobs.start for what should be watched.
     """
     folder = existing_folder(workspace, cwd or ".")
-    path = workspace.environment.get("PATH", os.defpath)
-    shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
-    if shell is None:
-        raise ToolFailed("no_shell", f"neither bash nor sh is on the path of commands ({path})")
+    shell = _shell(workspace.environment.get("PATH", os.defpath))
     if "\0" in command:
         raise ToolFailed("bad_arguments", "command contains a NUL character")
     started = time.monotonic()
@@ -120,6 +117,13 @@ async def bash(
         truncated=out.truncated or err.truncated,
         duration_s=round(time.monotonic() - started, 3),
     )
+
+
+def _shell(path: str) -> str:
+    shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
+    if shell is None:
+        raise ToolFailed("no_shell", f"neither bash nor sh is on the path of commands ({path})")
+    return shell
 
 
 async def _started(starting: asyncio.Future[asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
