@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import itertools
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from prime.events import ModelReplied
 from prime.log import read
 from prime.messages import Delta, Reply, Request
 from prime.providers.base import Provider
+from prime.providers.llama import find_server
 from prime.sessions import Sessions
 from prime.verify import verify
 
@@ -145,6 +147,15 @@ async def run(task: Task, model: Provider, **settings: Any) -> Result:
         )
 
 
+def _server(model: str) -> str | None:
+    """Return the version of the local server, None for a model that is served elsewhere."""
+    if not model.startswith("local/"):
+        return None
+    program = find_server(load(Path.cwd()).guest_environment)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return (said.stdout + said.stderr).strip()
+
+
 def main() -> None:
     """Run the tasks, print the table, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -162,10 +173,11 @@ def main() -> None:
         answer = " ".join(each.answer.split())[:60]
         row = (each.task, "yes" if each.solved else each.reason, each.steps, each.cells, each.prompt_tokens)
         table.add_row(*map(str, row), str(each.output_tokens), cached, f"{each.seconds:.1f}", answer)
-    Console().print(table)
+    Console(width=120).print(table)
     solved = sum(each.solved for each in results)
     print(f"{solved} of {len(results)} solved")
-    write(options.json, document([asdict(each) for each in results], model=Path(options.model).name, solved=solved))
+    facts = {"model": Path(options.model).name, "server": _server(options.model), "solved": solved}
+    write(options.json, document([asdict(each) for each in results], **facts))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,14 @@ from prime.config import Config, load
 from prime.context import Context
 from prime.errors import ConfigError, ModelNotFound, PrimeError
 from prime.live import Live
-from prime.log import Log
+from prime.log import Log, read
 from prime.loop import Loop
 from prime.messages import Delta, Header, ImagePart, Parameters
+from prime.projection import replies
 from prime.providers import probe, registry
 from prime.providers.base import Provider
 from prime.providers.llama import find_server
+from prime.providers.replay import ReplayProvider
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
 from prime.sessions import Sessions
@@ -133,9 +135,18 @@ async def running(
 def model(config: Config) -> Provider:
     """Return the configured model.
 
+    ``replay/SESSION`` gives the replies of a recorded session again.
+
     Raises:
         ModelNotFound, ConfigError: none is configured, or not like this; one line that lists the choices.
+        SessionNotFound: no such recording.
     """
+    provider, _, name = (config.model or "").partition("/")
+    if provider == "replay":
+        sessions = Sessions(config.home)
+        session = sessions.resolve(name)
+        with sessions.read(session) as store:
+            return ReplayProvider(f"replay/{session}", replies(read(store)))
     return registry.resolve(config.model, settings(config))
 
 

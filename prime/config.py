@@ -29,7 +29,7 @@ PROJECT_FILE = "prime-repl.toml"
 _PROJECT_KEYS = ("model", "max_steps", "max_seconds", "budget", "max_tokens", "temperature", "effort", "cell_timeout_s")
 _LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s")
 #: Models that a project's file may not choose: they run programs or scripts, or send a key to an address.
-_PRIVATE_MODELS = ("scripted/", "local/", "compatible/")
+_PRIVATE_MODELS = ("scripted/", "replay/", "local/", "compatible/")
 
 #: Variables that hold keys of model providers. They reach the provider's client and nothing else.
 KEY_VARIABLES = (

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from prime import events as ev
-from prime.messages import Header, Message, Request, TextPart
+from prime.messages import Header, Message, Reply, Request, TextPart
 
 #: How a notice of the host is told apart from a person's words.
 NOTICE = "[prime-repl notice, generated] "
@@ -39,6 +39,17 @@ def request(header: Header, entries: Iterable[ev.Entry]) -> Request:
     """Return the request of the surface ``entries``, in surface order, under ``header``."""
     found = (message(entry.event) for entry in entries)
     return Request(header=header, messages=tuple(item for item in found if item is not None))
+
+
+def replies(entries: Iterable[ev.Entry]) -> tuple[Reply, ...]:
+    """Return the whole replies of a session in order, as a model that replays it gives them. One that was interrupted
+    is left out: its request was never answered."""
+    found = (entry.event for entry in entries if isinstance(entry.event, ev.ModelReplied))
+    return tuple(
+        Reply(parts=event.parts, stop=event.stop, model=event.model, usage=event.usage)
+        for event in found
+        if not event.interrupted
+    )
 
 
 def digest(sent: Request) -> str:
