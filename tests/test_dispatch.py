@@ -263,7 +263,7 @@ async def test_arguments_that_no_log_can_hold_never_reach_the_tool() -> None:
     bench = Bench()
     with open_cell() as log:
         calls = calls_of(bench, log)
-        calls.submit(call(1, "exclusive", weight=float("nan")))
+        calls.submit(call(1, "exclusive", weight=-0.0))
         await calls.close(stop=False)
         assert bench.began == []
         assert isinstance(bench.answers[0][1], Error)
