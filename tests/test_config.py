@@ -121,7 +121,7 @@ def test_a_project_may_not_set_what_is_private(key: str, project: Path) -> None:
         load(project.parent, environment={})
 
 
-@pytest.mark.parametrize("model", ["scripted/x.py", "local/m", "compatible/m"])
+@pytest.mark.parametrize("model", ["scripted/x.py", "replay/last", "local/m", "compatible/m"])
 def test_a_project_may_not_choose_a_model_that_runs_or_sends_somewhere(model: str, project: Path) -> None:
     project.write_text(f'model = "{model}"')
     with pytest.raises(ConfigError, match="a project may not choose"):
