@@ -134,6 +134,62 @@ async def test_calls_work_from_functions_threads_and_tasks(shared: Shared) -> No
     assert result.splitlines()[0] == "['customer 1', 'customer 2', 'customer 3']"
 
 
+async def test_a_cell_that_does_not_parse_makes_no_call(shared: Shared, shared_home: Path) -> None:
+    before = len(entries(shared_home, shared.agent.session, "dispatch_started"))
+    _, (refused, after) = await shared.run(
+        "await tools.write(path='unparsed.txt', content='x')\nunparsed = 1\nunparsed +",
+        "import os; os.path.exists('unparsed.txt'), 'unparsed' in dir()",
+    )
+    assert "line 3" in refused
+    assert after.startswith("(False, False)")
+    assert len(entries(shared_home, shared.agent.session, "dispatch_started")) == before
+
+
+async def test_a_saved_function_calls_in_the_cell_that_uses_it(shared: Shared, shared_home: Path) -> None:
+    _, (_, used) = await shared.run("def name_of(n): return tools.lookup(n).result().name", "name_of(9)")
+    assert used.startswith("'customer 9'")
+    (started,) = entries(shared_home, shared.agent.session, "dispatch_started")[-1:]
+    (cell,) = entries(shared_home, shared.agent.session, "cell_started")[-1:]
+    assert started.event.cell == cell.event.cell
+
+
+async def test_work_left_behind_can_neither_call_nor_print_in_a_later_cell(shared: Shared, shared_home: Path) -> None:
+    before = len(entries(shared_home, shared.agent.session, "dispatch_started"))
+    left = (
+        "left = []\n"
+        "async def behind():\n"
+        "    await asyncio.sleep(0.2)\n"
+        "    print('from behind')\n"
+        "    try: await tools.write(path='behind.txt', content='x')\n"
+        "    except Exception as error: left.append(type(error).__name__)\n"
+        "task = asyncio.create_task(behind()); None"
+    )
+    _, (_, later) = await shared.run(left, "await asyncio.sleep(0.4); print(len(left))")
+    assert later.splitlines()[0] == "1"
+    assert "from behind" not in later
+    assert len(entries(shared_home, shared.agent.session, "dispatch_started")) == before
+    texts = {entry.event.text: entry.event.late for entry in entries(shared_home, shared.agent.session, "cell_output")}
+    assert texts["from behind\n"] is True
+
+
+async def test_a_cell_ends_after_the_calls_that_nobody_awaited(shared: Shared, shared_home: Path) -> None:
+    _, (result,) = await shared.run("tools.lookup(5); tools.read(path='nowhere.txt'); None")
+    assert "[not awaited] tools.read: not_found" in result
+    kinds = [entry.event.type for entry in entries(shared_home, shared.agent.session)]
+    end = max(place for place, kind in enumerate(kinds) if kind == "cell_ended")
+    assert kinds[:end].count("dispatch_started") == kinds[:end].count("dispatch_ended")
+
+
+async def test_completions_are_shown_as_they_are(shared: Shared) -> None:
+    _, results = await shared.run(
+        "0", "False", "''", "None", "_", "class Odd:\n    def __repr__(self): raise ValueError('secret')\nOdd()"
+    )
+    assert [result.splitlines()[0] for result in results[:3]] == ["0", "False", "''"]
+    assert results[3].startswith("[context")
+    assert results[4].splitlines()[0] == "''"
+    assert "secret" not in results[5]
+
+
 async def test_a_tools_own_form_is_shown_only_for_its_untouched_value(shared: Shared) -> None:
     await shared.run("await tools.write(path='a.txt', content='one\\ntwo\\n'); None")
     _, (untouched, kept, later, touched, other) = await shared.run(
