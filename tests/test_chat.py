@@ -138,7 +138,8 @@ def test_a_session_goes_on_with_its_last_turn_shown(home: Path, chat: Chat) -> N
     first.expect_exact("Earlier words.")
     leave(first)
     second = chat({"text": "Later words."}, options=("--continue",))
-    assert "Earlier words." in str(second.before)
+    if "Earlier words." not in str(second.before):  # the prompt may be drawn before what stands above it
+        second.expect_exact("Earlier words.")
     second.send("Second\r")
     second.expect_exact("Later words.")
     leave(second)
