@@ -12,10 +12,10 @@ from prime import events as ev
 from prime.messages import TextPart
 from prime.trace import Trace
 
-#: Text of a result whose cell had begun when the process died.
+#: Text of a result whose cell had begun: the process died, or something of ours broke, while it ran.
 OUTCOME_UNKNOWN = (
-    "OUTCOME_UNKNOWN: the process died while this cell ran. It may have had effects; check the state of the world "
-    "before repeating anything. Its names are gone."
+    "OUTCOME_UNKNOWN: this cell was cut off and what came of it is not known. It may have had effects; check the state "
+    "of the world before repeating anything."
 )
 #: Text of a result whose cell had not begun.
 NOT_STARTED = "NOT_STARTED: this cell did not run."
@@ -29,7 +29,7 @@ def closers(trace: Trace, generation: int | None) -> tuple[Any, ...]:
     events: list[Any] = []
     owed = list(trace.owed)
     if trace.cell is not None:
-        died = ev.DispatchError(code="outcome_unknown", message="the process died while this call ran")
+        died = ev.DispatchError(code="outcome_unknown", message="the call was cut off and what came of it is not known")
         events += [
             ev.DispatchEnded(cell=trace.cell, call=call, value=None, error=died, duration_s=0.0)
             for call in sorted(trace.dispatches)
