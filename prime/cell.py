@@ -125,7 +125,7 @@ class _Run:
                         case Ended():
                             ended = signal
         except KernelStartFailed as error:
-            failed = Failed("KernelStartFailed", str(error), f"The kernel could not be started: {error}")
+            failed = Failed("KernelStartFailed", str(error), "")
             return Ended("died", None, failed, (), (), (), 0, 0.0)
         assert ended is not None, "the last signal of a cell is its end"
         return replace(ended, generation=None) if ended.status == "refused" else ended

@@ -126,6 +126,8 @@ def outcome(ended: Ended, called: bool) -> str:
             lines.append(f"[stopped at its time limit after {seconds}; what it did until then stands, names are kept]")
         case "killed":
             lines.append(f"[did not stop when interrupted: the kernel was killed after {seconds}; all names are gone]")
+        case "died" if ended.generation is None and error is not None:  # it never ran
+            lines.append(f"[the kernel could not be started, and nothing ran: {error.message}]")
         case "died":
             lines.append(f"[the kernel died after {seconds}: {error.message if error else 'no reason known'}]")
     if called and ended.status in ("interrupted", "timeout", "killed", "died"):

@@ -139,3 +139,9 @@ def test_a_loss_lists_names_and_counts_the_rest() -> None:
     assert "name0, name1" in notice
     assert "and 5 more" in notice
     assert "Gone" not in shown.loss_notice(())
+
+
+def test_a_kernel_that_could_not_be_started_did_not_die() -> None:
+    failed = Failed("KernelStartFailed", "no such interpreter", "")
+    words = shown.outcome(Ended("died", None, failed, (), (), (), 0, 0.0), False)
+    assert words == "[the kernel could not be started, and nothing ran: no such interpreter]"
