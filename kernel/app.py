@@ -46,10 +46,17 @@ class Kernel(InterruptibleKernel):
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
         execute = super().do_execute
+    async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        # an error in a client's cell would abort the agent's cell that waits behind it
+        parent["content"]["stop_on_error"] = False
+        await super().execute_request(stream, ident, parent)
+
         if self.cells is None:
             raise RuntimeError("a cell before the host's set-up")
-        cell = self.get_parent("shell")["header"]["msg_id"]
-        return await self.cells.run(cell, code, lambda: execute(code, silent, *args, **kwargs))
+        header = self.get_parent("shell")["header"]
+        if not self.cells.owns(header["session"]):
+            return await self.cells.visit(lambda: execute(code, silent, *args, **kwargs))
+        return await self.cells.run(header["msg_id"], code, lambda: execute(code, silent, *args, **kwargs))
 
     def raw_input(self, prompt: str = "") -> NoReturn:
         raise RuntimeError(_NO_INPUT.format(name="input"))

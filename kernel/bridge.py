@@ -19,7 +19,7 @@ from .interrupt import policy
 from .lossless import NotLossless
 from .values import Record, arguments, records
 from .wire import Call as CallFrame
-from .wire import Cancel, Failure, Frame, Result, ToolError, WireError, decode, encode, length
+from .wire import Cancel, Failure, Frame, Inspect, Inspected, Result, ToolError, WireError, decode, encode, length
 
 
 class ToolCallError(ToolError):
@@ -147,7 +147,13 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class Bridge:
-    """The connection to the host. ``lost`` is called, once, in the reader thread when the host is gone."""
+    """The connection to the host. ``lost`` is called, once, in the reader thread when the host is gone.
+
+    Attributes:
+        inspect: answers the host's question what goes on, by its number, in the reader thread; set before ``start``.
+    """
+
+    inspect: Callable[[int], Inspected]
 
     def __init__(self, connection: socket.socket, lost: Callable[[], None]) -> None:
         self._socket = connection
@@ -195,7 +201,7 @@ class Bridge:
             raise ToolCallError(target, "forked", f"{target} cannot be called from a forked process; call it before")
         lease = leases.carried()
         if lease is None or lease.ended:
-            raise StaleLease(target, "stale_lease", _STALE.format(target=target))
+            raise StaleLease(target, "stale_lease", _stale(lease).format(target=target))
         try:
             plain = arguments(values)
         except NotLossless as error:
@@ -252,6 +258,8 @@ class Bridge:
                     target = call._target if call is not None else ""
                     error = StaleLease if frame.code == "stale_lease" else ToolCallError
                     self._settle(frame.call, None, error(target, frame.code, frame.message))
+                elif isinstance(frame, Inspect):
+                    self.send(self.inspect(frame.request))
         except (OSError, WireError):
             pass  # the same as the end of the connection: this kernel has no host any more
         self._lost()
@@ -285,7 +293,14 @@ _STALE = (
     "{target} was called by work that an earlier cell left behind; call it inside the running cell, and await or join "
     "what a cell starts before it ends"
 )
+_FOREIGN = (
+    "{target} was called by a client that is attached to this kernel; only the agent's own cells may call the host"
+)
 _TOO_MANY = "this cell has made its {limit:,} host calls; go on in the next cell"
+
+
+def _stale(lease: leases.Lease | None) -> str:
+    return _FOREIGN if lease is not None and lease.foreign else _STALE
 
 
 def end_process(folder: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from . import failure, lease, source
@@ -15,6 +16,7 @@ from .lease import Lease
 from .names import Names
 from .proxies import namespaces
 from .shell import Shell
+from .snapshot import inspected
 from .wire import CellDone, Setup
 
 #: Failures of calls that were never looked at, reported one line each.
@@ -33,6 +35,7 @@ class Cells:
         self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
         self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
         shell.bridge = bridge
+        bridge.inspect = partial(inspected, namespace=shell.user_ns, hidden=shell.user_ns_hidden, own=self._own)
         shell.user_ns_hidden.update(self._extras)
         shell.user_ns_hidden.update(self._namespaces)
         self._install()
@@ -73,6 +76,19 @@ class Cells:
             stream.flush()
         self._bridge.send(CellDone(cell, None, bound, removed, unawaited[:_UNAWAITED], held.meter.dropped))
         return reply
+
+    async def visit(self, execute: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """Run a cell that another client of this kernel sent, as any IPython kernel would: the host hears nothing of
+        it, and it may not call the host."""
+        self._shell.begin_cell()
+        self._install()
+        policy.begin_cell()
+        lease.begin(Lease("", 0, self._setup.output_limit, foreign=True))
+        return await execute()
+
+    def owns(self, session: str) -> bool:
+        """Tell whether the cells of a Jupyter session are the host's."""
+        return session == self._setup.session
 
     def _install(self) -> None:
         """Put our names where cells find them: whatever took them away, the next cell has them again."""

@@ -67,8 +67,13 @@ class Policy:
         finally:
             self._task = None
 
+    def coroutine(self) -> Any:
+        """Return the coroutine of the cell that runs, None for a cell without await or when none runs."""
+        task = self._task
+        return task.get_coro() if isinstance(task, asyncio.Task) else None
+
     def begin_cell(self) -> None:
-        """Count signals anew."""
+        """Count signals anew, and take SIGINT back from a cell that had put a handler of its own in place."""
         self._signals = 0
 
     @contextmanager

@@ -62,6 +62,7 @@ class Lease:
     """The authority of the cell ``cell``.
 
     Attributes:
+        foreign: of a cell that another client of this kernel sent: it has its own meter and no authority at all.
         ended: set once, at the end of the cell, under ``lock``; nothing is accepted after it.
         calls: host calls accepted so far.
         pending: accepted calls that have not settled, by number.
@@ -69,12 +70,13 @@ class Lease:
         on_quiet: called, in the reader thread, whenever the last pending call has settled.
     """
 
-    def __init__(self, cell: str, max_calls: int, output_limit: int) -> None:
+    def __init__(self, cell: str, max_calls: int, output_limit: int, *, foreign: bool = False) -> None:
         self.cell = cell
+        self.foreign = foreign
         self.max_calls = max_calls
         self.meter = Meter(output_limit)
         self.lock = threading.Lock()
-        self.ended = False
+        self.ended = foreign
         self.calls = 0
         self.pending: dict[int, Call] = {}
         self.failures: list[Call] = []

@@ -7,6 +7,10 @@ from typing import Any
 
 from .wire import Name
 
+#: What a type is called, past whatever its metaclass has to say about that.
+_MODULE = type.__dict__["__module__"].__get__
+_QUALNAME = type.__dict__["__qualname__"].__get__
+
 
 class Names:
     """A picture of a namespace, by identity.
@@ -33,10 +37,15 @@ class Names:
         return changed, tuple(name for name in gone if self._counts(name, before[name]))
 
     def _counts(self, name: Any, identity: int) -> bool:
-        # `globals()["no name"] = 1` binds what no program can write, and maybe what no message can carry
-        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or name in self._own:
-            return False
-        return not (name in self._hidden and id(self._hidden[name]) == identity)
+        return counts(name, identity, self._hidden, self._own)
+
+
+def counts(name: Any, identity: int, hidden: Mapping[str, Any], own: Collection[str]) -> bool:
+    """Tell whether ``name``, bound to the object of that ``id``, is one that a program of the user's has bound."""
+    # `globals()["no name"] = 1` binds what no program can write, and maybe what no message can carry
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or name in own:
+        return False
+    return not (name in hidden and id(hidden[name]) == identity)
 
 
 def _identities(namespace: Mapping[str, Any]) -> dict[str, int]:
@@ -45,11 +54,13 @@ def _identities(namespace: Mapping[str, Any]) -> dict[str, int]:
 
 
 def type_name(value: Any) -> str:
-    """Return the type's qualified name, without ``builtins.``."""
+    """Return the type's qualified name, without ``builtins.``. No code of the user's is run for it."""
     kind = type(value)
     try:
-        module, name = kind.__module__, kind.__qualname__
-    except Exception:
+        module, name = _MODULE(kind), _QUALNAME(kind)
+    except AttributeError:  # a class without a module
+        return "object"
+    if type(module) is not str:
         return "object"
     text = str(name) if module in ("builtins", "__main__") else f"{module}.{name}"
     return text.encode(errors="backslashreplace").decode()

@@ -88,11 +88,13 @@ class Setup:
         bindings: every callable, grouped into namespaces by the part of the target before the dot.
         max_calls: host calls one cell may make in all.
         output_limit: bytes of output one cell may publish; what is beyond is counted and dropped in the kernel.
+        session: the Jupyter session whose cells are the host's; those of any other client run without a lease.
     """
 
     bindings: tuple[Binding, ...]
     max_calls: int
     output_limit: int
+    session: str
 
 
 @dataclass(frozen=True)
@@ -170,15 +172,63 @@ class CellDone:
     dropped: int
 
 
-Frame = Union[Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone]  # noqa: UP007 - 3.10 at run time
+@dataclass(frozen=True)
+class Inspect:
+    """Host -> kernel, at any time: say what is alive and where the cell is. Answered by ``Inspected`` with the same
+    ``request``, also while a cell holds the main thread."""
+
+    request: int
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A top-level name, and its value's type with a size where that is cheap: ``list[1000]``."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a cell's code that is on the stack. ``file`` is as in tracebacks (``<cell 3>``), ``source`` the text of
+    the line, empty when it is not known any more."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """Kernel -> host: the answer to ``Inspect``.
+
+    Attributes:
+        request: that of the question.
+        names: the names alive, in order of binding, as many as are shown at most.
+        further: how many there are besides.
+        stack: the lines of cells that are being run, the outermost first.
+    """
+
+    request: int
+    names: tuple[Sized, ...]
+    further: int
+    stack: tuple[Place, ...]
+
+
+Frame = Union[  # noqa: UP007 - 3.10 at run time
+    Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone, Inspect, Inspected
+]
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone)
+    kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone, Inspect, Inspected)
 }
 _NESTED: dict[str, type] = {
     "tuple[Binding, ...]": Binding,
     "tuple[Parameter, ...]": Parameter,
     "tuple[Name, ...]": Name,
+    "tuple[Sized, ...]": Sized,
+    "tuple[Place, ...]": Place,
 }
 _SCALARS: dict[str, tuple[type, ...]] = {
     "int": (int,),

@@ -135,6 +135,9 @@ class ScriptedRepl:
         if self._cell is not None:
             await self._cell.stop("interrupted")
 
+    async def inspect(self) -> None:
+        """See :meth:`prime.repl.signals.Repl.inspect`: there is no process to look into."""
+
     async def prewarm(self) -> None:
         """Do nothing: there is no process."""
 

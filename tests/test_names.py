@@ -40,7 +40,7 @@ def test_odd_names_and_types_do_no_harm() -> None:
             raise RuntimeError
 
     before = Names({}, {}, ())
-    assert before.difference({1: 2, "odd": Meta("Odd", (), {})()}) == ((Name("odd", "object"),), ())  # type: ignore[dict-item]
+    assert before.difference({1: 2, "odd": Meta("Odd", (), {})()}) == ((Name("odd", "test_names.Odd"),), ())  # type: ignore[dict-item]
 
 
 def test_type_names_are_qualified_but_for_builtins() -> None:

@@ -27,7 +27,7 @@ class Host:
     def __init__(self) -> None:
         self.frames: asyncio.Queue[Frame] = asyncio.Queue()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.bridge = Bridge("token", Setup((), 5, 6), self.frames.put_nowait, self.lost.set_result)
+        self.bridge = Bridge("token", Setup((), 5, 6, "session"), self.frames.put_nowait, self.lost.set_result)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def receive(reader: asyncio.StreamReader) -> Frame:
 
 async def test_the_handshake_and_frames_in_order(host: Host, path: str) -> None:
     reader, writer = await greet(path, HELLO)
-    assert await receive(reader) == Setup((), 5, 6)
+    assert await receive(reader) == Setup((), 5, 6, "session")
     assert await host.bridge.hello == HELLO
     writer.write(encode(Ready("frame")))
     assert await host.bridge.ready == Ready("frame")

@@ -20,6 +20,8 @@ parameters = st.builds(
 bindings = st.builds(
     wire.Binding, target=words, parameters=st.lists(parameters, max_size=2).map(tuple), returns=words, doc=words
 )
+sized = st.builds(wire.Sized, name=words, text=words)
+places = st.builds(wire.Place, file=words, line=numbers, function=words, source=words)
 FRAMES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     wire.Hello: {
         "protocol": numbers,
@@ -33,6 +35,7 @@ FRAMES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         "bindings": st.lists(bindings, max_size=2).map(tuple),
         "max_calls": numbers,
         "output_limit": numbers,
+        "session": words,
     },
     wire.Ready: {"interrupts": words},
     wire.Call: {
@@ -51,6 +54,13 @@ FRAMES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         "removed": tuples,
         "unawaited": tuples,
         "dropped": numbers,
+    },
+    wire.Inspect: {"request": numbers},
+    wire.Inspected: {
+        "request": numbers,
+        "names": st.lists(sized, max_size=2).map(tuple),
+        "further": numbers,
+        "stack": st.lists(places, max_size=2).map(tuple),
     },
 }
 frames = st.one_of([st.builds(kind, **fields) for kind, fields in FRAMES.items()])

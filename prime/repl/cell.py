@@ -51,6 +51,11 @@ class Cell:
         self._done: CellDone | None = None
 
     @property
+    def elapsed_s(self) -> float:
+        """Seconds since its submission."""
+        return time.monotonic() - self._started
+
+    @property
     def crowded(self) -> bool:
         """Whether so many calls wait to be delivered that no more should be read."""
         return self._queued_calls >= _PAUSE
@@ -145,7 +150,7 @@ class Cell:
                 removed=done.removed if done else (),
                 unawaited=done.unawaited if done else (),
                 dropped=self._dropped + (done.dropped if done else 0),
-                duration_s=time.monotonic() - self._started,
+                duration_s=self.elapsed_s,
             )
         )
         self.finished.set()

@@ -33,11 +33,11 @@ class Channels:
     def __init__(
         self,
         connection: dict[str, Any],
-        key: bytes,
+        session: Session,
         on_reply: Callable[[dict[str, Any]], None],
         on_output: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._session = Session(key=key)
+        self._session = session
         self._on_reply = on_reply
         self._on_output = on_output
         self._loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
@@ -15,7 +16,7 @@ from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.cell import Cell
 from prime.repl.live import LiveKernel
 from prime.repl.process import Launch, Unusable
-from prime.repl.signals import Ended, Lost, Outcome, Signal, Started
+from prime.repl.signals import Ended, Lost, Outcome, Signal, Snapshot, Started
 
 #: Default caps of one cell: host calls, and bytes of output.
 MAX_CALLS = 10_000
@@ -58,7 +59,7 @@ class KernelRepl:
             output_limit: bytes of output one cell may publish.
             environment: the whole environment of kernels; that of this process is not inherited.
         """
-        self._setup = Setup(bindings, max_calls, output_limit)
+        self._setup = Setup(bindings, max_calls, output_limit, secrets.token_hex(16))
         self._launch = Launch(python or sys.executable, cwd, environment)
         self._generation = generation
         self._live: LiveKernel | None = None
@@ -110,6 +111,10 @@ class KernelRepl:
         """See :meth:`prime.repl.signals.Repl.interrupt`. A cell whose kernel is still starting is not run at all."""
         self._early = self._busy and self._cell is None
         await self._stop("interrupted")
+
+    async def inspect(self) -> Snapshot | None:
+        """See :meth:`prime.repl.signals.Repl.inspect`."""
+        return None if self._live is None else await self._live.inspect()
 
     async def prewarm(self) -> None:
         """See :meth:`prime.repl.signals.Repl.prewarm`."""

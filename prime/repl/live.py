@@ -6,7 +6,23 @@ import asyncio
 import secrets
 from typing import Any
 
-from prime_kernel.wire import Call, Cancel, CellDone, Failure, Frame, Hello, Ready, Result, Setup, WireError
+from jupyter_client.session import Session
+from prime_kernel.wire import (
+    Call,
+    Cancel,
+    CellDone,
+    Failure,
+    Frame,
+    Hello,
+    Inspect,
+    Inspected,
+    Place,
+    Ready,
+    Result,
+    Setup,
+    Sized,
+    WireError,
+)
 
 from prime.errors import KernelStartFailed
 from prime.messages import thaw
@@ -14,10 +30,13 @@ from prime.repl.bridge import Bridge
 from prime.repl.cell import Cell, output
 from prime.repl.channels import Channels
 from prime.repl.process import Folder, KernelProcess, Launch, Unusable
-from prime.repl.signals import CallCancelled, HostCall, Outcome, Output, Started, Value
+from prime.repl.signals import CallCancelled, HostCall, Outcome, Output, Snapshot, Started, Value
 
 #: Seconds a kernel may take to become ready.
 START_TIMEOUT_S = 60.0
+
+#: Seconds a kernel has to say what goes on in it, and the most of its words that are taken: names, lines, characters.
+_INSPECT_S, _NAMES, _PLACES, _TEXT = 2.0, 200, 20, 400
 
 #: The oldest ipykernel that announces a subscription (``iopub_welcome``).
 _IPYKERNEL = 7
@@ -47,7 +66,9 @@ class LiveKernel:
         self._wakes = False
         self._reason: str | None = None
         self._cell: Cell | None = None
-        self._open: set[int] = set()
+        self._open: dict[int, str] = {}
+        self._inspections: dict[int, asyncio.Future[Inspected]] = {}
+        self._inspection = 0
         self._last_call = 0
         self._backlog: list[Output] = []
         self._backlog_room = _BACKLOG
@@ -66,7 +87,8 @@ class LiveKernel:
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 hello, ready = await self._until_ready()
-                self._channels = Channels(connection, key, self._replied, self._published)
+                session = Session(key=key, session=self._setup.session)
+                self._channels = Channels(connection, session, self._replied, self._published)
                 await self._channels.welcome()
         except TimeoutError:
             raise KernelStartFailed(f"the kernel was not ready within {START_TIMEOUT_S:g} s{self._printed()}") from None
@@ -111,7 +133,7 @@ class LiveKernel:
         """Send the answer to an open call; any other is dropped."""
         if call not in self._open:
             return
-        self._open.discard(call)
+        del self._open[call]
         if isinstance(outcome, Value):
             try:
                 self._bridge.send(Result(call, thaw(outcome.value)))
@@ -119,6 +141,38 @@ class LiveKernel:
                 self._bridge.send(Failure(call, "too_large", str(error)))
         else:
             self._bridge.send(Failure(call, outcome.code, outcome.message))
+
+    async def inspect(self) -> Snapshot | None:
+        """Ask the process what goes on in it; None when it has ended or is not ready."""
+        if self._channels is None or self.lost.done():
+            return None
+        self._inspection += 1
+        number, answer = self._inspection, asyncio.get_running_loop().create_future()
+        self._inspections[number] = answer
+        either: set[asyncio.Future[Any]] = {answer, self.lost}
+        try:
+            self._bridge.send(Inspect(number))
+            await asyncio.wait(either, timeout=_INSPECT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            del self._inspections[number]
+        if self.lost.done():
+            return None
+        told = answer.result() if answer.done() else Inspected(number, (), 0, ())
+        cell = self._cell if self._cell is not None and not self._cell.finished.is_set() else None
+        return Snapshot(
+            generation=self.generation,
+            connection=self._folder.connection_file,
+            cell=cell.id if cell is not None else None,
+            elapsed_s=cell.elapsed_s if cell is not None else None,
+            calls=tuple(self._open.values()) if cell is not None else (),
+            answered=answer.done(),
+            names=tuple(Sized(each.name[:_TEXT], each.text[:_TEXT]) for each in told.names[:_NAMES]),
+            further=told.further,
+            stack=tuple(
+                Place(each.file[:_TEXT], each.line, each.function[:_TEXT], each.source[:_TEXT])
+                for each in told.stack[-_PLACES:]
+            ),
+        )
 
     def interrupt(self) -> None:
         """Interrupt the running cell, once."""
@@ -128,7 +182,7 @@ class LiveKernel:
             self._channels.wake()
 
     async def kill(self, reason: str) -> None:
-        """Kill the process and everything in its group, and wait for it. Idempotent."""
+        """Kill the process and everything that it started, and wait for their end. Idempotent."""
         self._reason = self._reason or reason
         if self._process is not None and not self.lost.done():
             self._process.kill()
@@ -193,6 +247,10 @@ class LiveKernel:
             if cell is not None and cell.id == frame.cell:
                 cell.reported(frame)
         else:
+        elif isinstance(frame, Inspected):
+            waiting = self._inspections.get(frame.request)
+            if waiting is not None and not waiting.done():  # else it came too late
+                waiting.set_result(frame)
             raise WireError(f"a {type(frame).__name__} is not for the host")
 
     def _call(self, frame: Call) -> None:
@@ -209,7 +267,7 @@ class LiveKernel:
             refusal = Failure(frame.call, "too_many_calls", f"this cell has made its {self._setup.max_calls:,} calls")
         else:
             cell.calls += 1
-            self._open.add(frame.call)
+            self._open[frame.call] = frame.target
             cell.put(HostCall(frame.call, frame.target, frame.arguments))
             if cell.crowded:
                 self._bridge.pause(True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from prime_kernel.wire import Name
+from prime_kernel.wire import Name, Place, Sized
 
 #: How a cell ended. ``refused``: it never ran (syntax error, reserved name). ``interrupted``: stopped at the host's
 #: request, namespace kept. ``timeout``: the same, by the deadline. ``killed``: it did not stop and the kernel was
@@ -118,6 +118,34 @@ Signal = Started | Lost | Output | HostCall | CallCancelled | Ended
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What goes on in a kernel at one moment, taken without disturbing the cell.
+
+    Attributes:
+        generation: the kernel process.
+        connection: its Jupyter connection file.
+        cell: the lease id of the running cell, None when none runs.
+        elapsed_s: seconds since it was submitted.
+        calls: the targets of its host calls that are not answered yet, in order.
+        answered: whether the kernel's process has answered in time. It cannot while C code holds the interpreter; what
+            follows is empty then.
+        names: the names alive, in order of binding.
+        further: how many names there are besides.
+        stack: the lines of cells that are being run, or at which the cell awaits, the outermost first.
+    """
+
+    generation: int
+    connection: str
+    cell: str | None
+    elapsed_s: float | None
+    calls: tuple[str, ...]
+    answered: bool
+    names: tuple[Sized, ...]
+    further: int
+    stack: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Value:
     """A host call succeeded with this canonical JSON value."""
 
@@ -157,6 +185,10 @@ class Repl(Protocol):
     async def interrupt(self) -> None:
         """Stop the running cell: interrupt, then kill after the grace. Returns when it is decided; ``run`` yields the
         outcome. Without a running cell it does nothing."""
+        ...
+
+    async def inspect(self) -> Snapshot | None:
+        """Return what goes on in the kernel, whether a cell runs or not; None when none is alive."""
         ...
 
     async def prewarm(self) -> None:

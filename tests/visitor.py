@@ -1,0 +1,34 @@
+"""Another Jupyter client in a process of its own: ``visitor.py CONNECTION_FILE CODE...`` runs the cells and prints a
+JSON list of what came of each: ``[status, error name, error message, what it showed]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from jupyter_client.blocking.client import BlockingKernelClient
+
+
+def main(connection: str, *codes: str) -> None:
+    client: Any = BlockingKernelClient()
+    client.load_connection_file(connection)
+    client.start_channels()
+    client.wait_for_ready(timeout=30)
+    print(json.dumps([execute(client, code) for code in codes]))
+    client.stop_channels()
+
+
+def execute(client: Any, code: str) -> list[str]:
+    shown: list[str] = []
+
+    def hook(message: dict[str, Any]) -> None:
+        content = message["content"]
+        shown.append(content.get("text") or content.get("data", {}).get("text/plain", ""))
+
+    reply = client.execute_interactive(code, output_hook=hook, timeout=30, allow_stdin=False)["content"]
+    return [reply["status"], reply.get("ename", ""), reply.get("evalue", ""), "".join(shown)]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
