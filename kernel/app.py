@@ -8,6 +8,7 @@ import platform
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from tornado.ioloop import IOLoop
 from traitlets import Type
 from traitlets.config import Config
 
+from . import forks
 from .bridge import Bridge, end_process
 from .cell import Cells
 from .interrupt import InterruptibleKernel, policy
@@ -44,13 +46,13 @@ class Kernel(InterruptibleKernel):
     _execute_sleep = 0.0
     cells: Cells | None = None
 
-    async def do_execute(self, code: str, silent: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        execute = super().do_execute
     async def execute_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         # an error in a client's cell would abort the agent's cell that waits behind it
         parent["content"]["stop_on_error"] = False
         await super().execute_request(stream, ident, parent)
 
+    async def do_execute(self, code: str, silent: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        execute = super().do_execute
         if self.cells is None:
             raise RuntimeError("a cell before the host's set-up")
         header = self.get_parent("shell")["header"]
@@ -79,6 +81,19 @@ class App(IPKernelApp):
         context.sndhwm = 0
         super().init_iopub(context)
 
+    def start(self) -> None:
+        """Run the event loop until the host ends the process.
+
+        A cell can end the loop: by stopping it, or with a SystemExit or KeyboardInterrupt in a task or a callback of
+        its own, which asyncio carries through the loop. Everything in it is as it was, so it goes on. The task keeps
+        its exception for whoever awaits it, and asyncio reports one that nobody does.
+        """
+        with suppress(SystemExit):
+            super().start()
+        while True:
+            with suppress(SystemExit, KeyboardInterrupt):
+                self.io_loop.start()
+
 
 def main(argv: Sequence[str], path: str, token: str) -> None:
     """Run the kernel until the host ends it.
@@ -106,6 +121,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     inherit_context()
     app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
     bridge.start()
+    forks.watch(IOLoop.current().asyncio_loop)  # type: ignore[attr-defined]
     # once the loop runs and has published its first status: a subscription that arrives together with it goes unnoticed
     IOLoop.current().add_callback(_ready, app, bridge)
     app.start()

@@ -57,7 +57,7 @@ class Cells:
         lease.begin(held)
         try:
             reply = await execute()
-        except Exception as error:
+        except BaseException as error:  # also a SystemExit of the user's in ipykernel's own code: a cell is answered
             reply = self._reply("error", ename=type(error).__name__, evalue="", traceback=[])
         if shell.failed is not None and reply["status"] == "error":
             reply["ename"] = type(shell.failed).__name__

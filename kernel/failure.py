@@ -111,14 +111,20 @@ def _is_library(file: str) -> bool:
 
 def _frame(trace: TracebackType, file: str, cell_file: str | None) -> str:
     code = trace.tb_frame.f_code
-    if file.startswith(CELL_FILE):
-        place = "cell" if file == cell_file else "earlier cell"
-    else:
-        relative = os.path.relpath(file)
-        place = file if relative.startswith("..") else relative
+    place = _place(file, cell_file)
     function = "" if code.co_name == "<module>" else f", in {code.co_name}"
     line = linecache.getline(file, trace.tb_lineno).strip()
     return f"{place} line {trace.tb_lineno}{function}" + (f"\n    {line[:300]}" if line else "")
+
+
+def _place(file: str, cell_file: str | None) -> str:
+    if file.startswith(CELL_FILE):
+        return "cell" if file == cell_file else "earlier cell"
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):  # the working directory is gone, or the name is no path
+        return file
+    return file if relative.startswith("..") else relative
 
 
 def _collapsed(count: int) -> str:

@@ -75,6 +75,8 @@ class Policy:
     def begin_cell(self) -> None:
         """Count signals anew, and take SIGINT back from a cell that had put a handler of its own in place."""
         self._signals = 0
+        if self.name == FRAME:
+            signal.signal(signal.SIGINT, self._handle)
 
     @contextmanager
     def draining(self, stop: Callable[[], None]) -> Iterator[None]:

@@ -15,7 +15,7 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.utils.dir2 import get_real_method
 from traitlets import Type
 
-from . import commands, display, failure, lease
+from . import commands, display, failure, forks, lease
 from .bridge import Bridge, Call
 from .interrupt import CELL_FILE
 from .wire import CALL_KEY
@@ -218,6 +218,14 @@ class Shell(ZMQInteractiveShell):
         """Return the number of the host call whose untouched value this is, else None."""
         return None if self.bridge is None else self.bridge.origin(value)
 
+    async def run_ast_nodes(self, *args: Any, **options: Any) -> bool:
+        """Run the cell's code; a child that it forked ends here at the latest."""
+        try:
+            return bool(await super().run_ast_nodes(*args, **options))
+        finally:
+            if forks.forked():
+                forks.leave(options["result"].error_in_exec)
+
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         error = (exc_tuple or sys.exc_info())[1]
         if error is None:
@@ -225,6 +233,10 @@ class Shell(ZMQInteractiveShell):
         self.failed = error
         file = f"{CELL_FILE}{self.execution_count - 1}>"
         self._last_traceback = [failure.render(error, file)]
+        if forks.forked():  # only the parent has a channel for errors
+            if not isinstance(error, SystemExit):
+                print(*self._last_traceback, file=sys.stderr)
+            return
         self.kernel.send_response(
             self.kernel.iopub_socket,
             "error",

@@ -41,6 +41,7 @@ class Cells:
 
         When ``cancel`` is set the cell is interrupted, and its result says what came of that.
         """
+        code = plain(code)  # a model can escape half of a character, which neither log nor kernel can carry
         # the place in the log makes the lease unique in the session, also after a restart
         cell = f"{self.log.session}.{len(self.log)}"
         line = self.context_line() if call_id is not None else ""
