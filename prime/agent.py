@@ -15,6 +15,7 @@ from prime import pricing
 from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
+from prime.repl.signals import Snapshot
 from prime.state import State
 
 _logger = logging.getLogger(__name__)
@@ -143,6 +144,10 @@ class Agent:
         """End the running turn: the request or cell stops, every bracket closes. Without one it does nothing."""
         if self._idle.locked():
             self._cancel.set()
+
+    async def inspect(self) -> Snapshot | None:
+        """Return what goes on in the kernel, at any time and without disturbing it; None when there is none."""
+        return await self._loop.cells.repl.inspect()
 
     async def cell(self, code: str) -> ev.CellEnded:
         """Run a cell by hand in the agent's kernel, after the running turn; the model is not told.

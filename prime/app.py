@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prime import agent as core
 from prime import events as ev
-from prime import prompt
+from prime import peek, prompt
 from prime.agent import Answer
 from prime.caps import Limits
 from prime.cell import Cells
@@ -32,6 +32,7 @@ from prime.providers.llama import find_server
 from prime.providers.replay import ReplayProvider
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
+from prime.repl.signals import Snapshot
 from prime.sessions import Sessions
 from prime.shown import context_line
 from prime.tools.base import Tool
@@ -100,7 +101,8 @@ async def workshop(
         workspace = Workspace(folder, config.guest_environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
         try:
-            yield Workshop(log, context, cells)
+            async with peek.answering(sessions.folder(log.state.session), repl.inspect):
+                yield Workshop(log, context, cells)
         finally:
             await repl.close()
 
@@ -287,6 +289,10 @@ class Agent:
     def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncGenerator[ev.Entry | Delta, None]:
         """See :meth:`prime.agent.Agent.stream`."""
         return self._core.stream(text, images)
+
+    async def inspect(self) -> Snapshot | None:
+        """See :meth:`prime.agent.Agent.inspect`."""
+        return await self._core.inspect()
 
     async def cell(self, code: str) -> ev.CellEnded:
         """See :meth:`prime.agent.Agent.cell`."""

@@ -9,6 +9,7 @@ PrimeError                      anything a caller may want to catch from this pa
 │   │   └── TraceError          an event outside its turn, step or cell bracket
 │   ├── SessionNotFound         no such session: names the nearest
 │   ├── SessionBusy             another process holds the session: says which
+│   ├── SessionNotOpen          no process holds the session, so there is nothing to look into
 │   ├── CorruptLog              the stored bytes are not what was written
 │   ├── UnsupportedLog          written by a newer version: upgrade
 │   └── RequestMismatch         what was about to be sent is not what the log says
@@ -60,6 +61,10 @@ class SessionBusy(LogError):
     def __init__(self, message: str, owner: str = "") -> None:
         super().__init__(message)
         self.owner = owner
+
+
+class SessionNotOpen(LogError):
+    """No process holds the session: there is no kernel to look into."""
 
 
 class CorruptLog(LogError):

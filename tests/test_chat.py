@@ -132,6 +132,21 @@ def test_lines_that_begin_with_a_slash(home: Path, chat: Chat) -> None:
     assert len(objects(prime(home, "sessions", "list", "--json").stdout)) == 2
 
 
+def test_names_are_listed_while_a_cell_runs(home: Path, chat: Chat) -> None:
+    terminal = chat({"text": "Fine."})
+    terminal.send("/names\r")
+    terminal.expect("no cell runs|no kernel now")
+    terminal.send("/cell rows = [0] * 3; await tools.glob('*'); await asyncio.sleep(60)\r")
+    terminal.expect_exact("→ tools.glob")
+    terminal.send("/names\r")
+    terminal.expect(r"a cell runs for \d+\.\d s")
+    terminal.expect(r"cell \d+ line 1: rows = ")
+    terminal.expect(r"rows: list\[3\]")
+    terminal.sendintr()
+    terminal.expect("interrupted")
+    leave(terminal)
+
+
 def test_a_session_goes_on_with_its_last_turn_shown(home: Path, chat: Chat) -> None:
     first = chat({"text": "Earlier words."})
     first.send("First\r")

@@ -43,6 +43,7 @@ FLOORS: dict[str, float] = {
     "prime.sessions": 4.5,
     "prime.recall": 4.5,
     "prime.caps": 6,
+    "prime.peek": 4.5,
     "prime.shown": 6,
     "prime.dispatch": 6,
     "prime.context": 6,
@@ -91,6 +92,7 @@ LOCAL_IMPORTS = {
     ("prime.cli.recorded", "prime.views.terminal"),
     ("prime.cli.sessions", "prime.cli.recorded"),
     ("prime.pricing", "genai_prices"),
+    ("prime.cli.sessions", "prime.cli.snapshots"),
 }
 
 #: Imports of the guest by its full name. The package is only importable once this file has loaded it.

@@ -18,7 +18,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prime import app, pricing
 from prime import events as ev
 from prime.agent import Agent
-from prime.cli import recorded
+from prime.cli import recorded, snapshots
 from prime.cli.headless import progress
 from prime.config import Config
 from prime.errors import PrimeError
@@ -130,9 +130,13 @@ class Conversation:
             self._start(self._agent.cell(code))  # after a running turn or cell
 
     def names(self, rest: str) -> None:
-        """List the names alive in the kernel."""
-        names = self._agent.state.kernel.names
-        self._say(", ".join(f"{name}: {kind}" for name, kind in names) or "no names yet")
+        """List the names alive in the kernel, also while a cell runs, and where that is."""
+        self._start(self._names())
+
+    async def _names(self) -> None:
+        snapshot = await self._agent.inspect()
+        for line in snapshots.lines(snapshot):
+            self._say(line)
 
     def notes(self, rest: str) -> None:
         """Print the agent's note."""
@@ -211,7 +215,7 @@ KEYS = (
 COMMANDS = {
     "/help": Command("", "this list", Conversation.help),
     "/cell": Command("CODE", "run a cell in the agent's kernel; !CODE is the same", Conversation.cell),
-    "/names": Command("", "names alive in the kernel", Conversation.names),
+    "/names": Command("", "names alive in the kernel, with sizes, and where the cell is", Conversation.names),
     "/notes": Command("", "the agent's note", Conversation.notes),
     "/usage": Command("", "tokens and price so far", Conversation.usage),
     "/sessions": Command("", "the newest sessions", Conversation.sessions),

@@ -117,6 +117,12 @@ def resolve(name: str) -> str:
     return _sessions().resolve(name)
 
 
+def folder(name: str) -> Path:
+    """Return the folder of the session that ``name`` means."""
+    sessions = _sessions()
+    return sessions.folder(sessions.resolve(name))
+
+
 def delete(session: str) -> None:
     """Delete a session for good."""
     _sessions().delete(session)

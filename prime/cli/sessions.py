@@ -40,11 +40,20 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
 def show(
     name: Id,
     as_json: Annotated[bool, typer.Option("--json", help="Print every entry, one JSON object a line.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Look into its running cell: names, place, time.")] = False,
+    connection: Annotated[bool, typer.Option("--connection", help="Print its kernel's connection file.")] = False,
 ) -> None:
-    """Print what happened in a session."""
-    from prime.cli import recorded
+    """Print what happened in a session, or what goes on in one that a process holds."""
+    from prime.cli import recorded, snapshots
 
-    recorded.show(name, as_json=as_json)
+    if live and connection:
+        raise typer.BadParameter("give --live or --connection, not both")
+    if live:
+        snapshots.show(name, as_json=as_json)
+    elif connection:
+        snapshots.connection(name)
+    else:
+        recorded.show(name, as_json=as_json)
 
 
 @app.command()
