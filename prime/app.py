@@ -101,7 +101,8 @@ async def workshop(
         workspace = Workspace(folder, config.guest_environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
         try:
-            async with peek.answering(sessions.folder(log.state.session), repl.inspect):
+            # by its folder: the log of a copied one has the original's id
+            async with peek.answering(sessions.folder(resumed or log.state.session), repl.inspect):
                 yield Workshop(log, context, cells)
         finally:
             await repl.close()

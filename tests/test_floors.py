@@ -42,8 +42,8 @@ FLOORS: dict[str, float] = {
     "prime.verify": 4.5,
     "prime.sessions": 4.5,
     "prime.recall": 4.5,
-    "prime.caps": 6,
     "prime.peek": 4.5,
+    "prime.caps": 6,
     "prime.shown": 6,
     "prime.dispatch": 6,
     "prime.context": 6,
@@ -91,8 +91,8 @@ LOCAL_IMPORTS = {
     ("prime.cli.options", "prime.config"),
     ("prime.cli.recorded", "prime.views.terminal"),
     ("prime.cli.sessions", "prime.cli.recorded"),
-    ("prime.pricing", "genai_prices"),
     ("prime.cli.sessions", "prime.cli.snapshots"),
+    ("prime.pricing", "genai_prices"),
 }
 
 #: Imports of the guest by its full name. The package is only importable once this file has loaded it.

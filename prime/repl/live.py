@@ -246,11 +246,11 @@ class LiveKernel:
         elif isinstance(frame, CellDone):
             if cell is not None and cell.id == frame.cell:
                 cell.reported(frame)
-        else:
         elif isinstance(frame, Inspected):
             waiting = self._inspections.get(frame.request)
             if waiting is not None and not waiting.done():  # else it came too late
                 waiting.set_result(frame)
+        else:
             raise WireError(f"a {type(frame).__name__} is not for the host")
 
     def _call(self, frame: Call) -> None:
