@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,12 @@ def prime(home: Path, *arguments: str | Path, given: str = "", **more: str) -> s
         timeout=120,
         check=False,
     )
+
+
+def as_in_a_terminal() -> None:
+    """Between fork and exec: Ctrl-C works, also when the tests themselves run in a shell's background, which ignores it
+    and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def script(folder: Path, *replies: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import COMMAND, environment, objects, prime, script
+from command import COMMAND, as_in_a_terminal, environment, objects, prime, script
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -93,7 +93,9 @@ def test_run_shows_the_model_a_picture(home: Path) -> None:
 def test_ctrl_c_ends_the_turn_and_closes_every_bracket(home: Path) -> None:
     model = script(home, {"code": "print('begun', flush=True)\nawait asyncio.sleep(60)"})
     command = [*COMMAND, "run", "Go", "-m", model, "--json"]
-    with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, env=environment(home), stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal
+    ) as running:
         assert running.stdout is not None
         assert any('"cell_output"' in line for line in running.stdout)  # reads no further than that
         running.send_signal(signal.SIGINT)
@@ -157,7 +159,9 @@ def test_cell_ends_at_ctrl_c_with_its_result_in_the_log(home: Path) -> None:
     begun = home / "begun"
     os.mkfifo(begun)  # opens when the cell is there
     command = [*COMMAND, "cell", "-c", f"open({str(begun)!r}, 'w').close()\nawait asyncio.sleep(60)", "-c", "2"]
-    with subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, env=environment(home), stdout=subprocess.PIPE, text=True, preexec_fn=as_in_a_terminal
+    ) as running:
         begun.read_text()
         running.send_signal(signal.SIGINT)
         assert running.stdout is not None
