@@ -47,6 +47,7 @@ LATEST_S, LATEST_ENTRY = 2.5, 160
 #: What the cells do, in turn.
 CELLS = (
     "import subprocess\nkept = subprocess.Popen(['sleep', '60'])\nprint('started')",
+    "import subprocess\nsubprocess.Popen(['sleep', '60'], start_new_session=True)\nawait tools.bash(command='sleep 60 & sleep 0.1')",
     "for n in range(20):\n    await tools.write(path=f'{n}.txt', content='x' * n)\n'written'",
     "texts = await asyncio.gather(*(tools.read(path=f'{n}.txt') for n in range(20)))\nprint(len(texts))",
     "note = await notes.read()\nawait notes.write(text=f'note {note.revision}', revision=note.revision)",

@@ -14,7 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prime import agent as core
 from prime import events as ev
-from prime import peek, prompt
+from prime import guest, peek, prompt
 from prime.agent import Answer
 from prime.caps import Limits
 from prime.cell import Cells
@@ -30,6 +30,7 @@ from prime.providers import probe, registry
 from prime.providers.base import Provider
 from prime.providers.llama import find_server
 from prime.providers.replay import ReplayProvider
+from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
 from prime.repl.signals import Snapshot
@@ -66,7 +67,8 @@ async def workshop(
     tools: Iterable[Tool] = (),
     window: int | None = None,
 ) -> AsyncIterator[Workshop]:
-    """Open a session, a new one by default, and everything that cells need; close it all at the end.
+    """Open a session, a new one by default, and everything that cells need; close it all at the end, and end every
+    process that its cells and tools have started.
 
     ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window`` is
     the model's, in tokens.
@@ -80,6 +82,9 @@ async def workshop(
         folder = (cwd or Path(log.state.cwd)).resolve()
         if not folder.is_dir():
             raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
+        # by its folder: the log of a copied one has the original's id
+        mark = Mark(guest.SESSION, str(sessions.folder(resumed or log.state.session).resolve()))
+        environment = {**config.guest_environment, mark.variable: mark.value}
         context = Context(log)
         info = ContextInfo(context.used, window)
         catalogue = Catalogue((*BUILTIN, *History(log).tools(), *Notes(log).tools(), *info.tools(), *tools))
@@ -89,7 +94,7 @@ async def workshop(
             python=config.python,
             generation=log.state.kernel.generation + 1,
             output_limit=config.output_limit_bytes,
-            environment=config.guest_environment,
+            environment=environment,
         )
         limits = Limits(
             max_steps=config.max_steps,
@@ -98,14 +103,13 @@ async def workshop(
             cell_timeout_s=config.cell_timeout_s,
             visible_output_bytes=config.visible_output_bytes,
         )
-        workspace = Workspace(folder, config.guest_environment)
+        workspace = Workspace(folder, environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
-        try:
-            # by its folder: the log of a copied one has the original's id
-            async with peek.answering(sessions.folder(resumed or log.state.session), repl.inspect):
+        async with guarding(mark), peek.answering(sessions.folder(resumed or log.state.session), repl.inspect):
+            try:
                 yield Workshop(log, context, cells)
-        finally:
-            await repl.close()
+            finally:
+                await repl.close()
 
 
 @asynccontextmanager

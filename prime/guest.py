@@ -15,6 +15,10 @@ PASSED = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLBACKEND", "MPLCONFIGDIR"),
 )
 
+#: The variable that everything started for a session bears, with the path of the session's folder: by it the reaper
+#: knows whose a process is.
+SESSION = "PRIME_SESSION"
+
 #: Nobody sits at this terminal: a program that would ask or page must go on or fail.
 NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
     {

@@ -227,6 +227,7 @@ class LiveKernel:
         self.lost.set_result(self._reason or ended)
         if self._cell is not None:
             self._cell.lost(self.lost.result())
+        await process.reap()
 
     def _bridge_lost(self, reason: str) -> None:
         # a kernel without a bridge is of no use: whatever it was doing, end it. When it is the process's own end that

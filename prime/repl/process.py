@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import psutil
 from jupyter_client.connect import write_connection_file
 from prime_kernel.launch import SOCKET, TOKEN
 
+from prime import reaper
 from prime.errors import KernelStartFailed
 
 #: Bytes kept of what the process itself prints, for the message when it does not start.
@@ -76,8 +78,10 @@ class Folder:
 class KernelProcess:
     """A started kernel process, the leader of its own process group."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, output: int, mark: reaper.Mark) -> None:
         self._process = process
+        self._mark = mark
+        self._descendants: set[psutil.Process] = set()
         self._output = output
         self._tail = b""
         asyncio.get_running_loop().add_reader(output, self._read)
@@ -90,9 +94,11 @@ class KernelProcess:
             Unusable: the interpreter or the working directory is not there.
         """
         script = str(Path(prime_kernel.__file__).with_name("launch.py"))
+        # also the mark of what it starts: the folder is this process's own
+        mark = reaper.Mark("IPYTHONDIR", str(folder.path / "ipython"))
         variables = {
             **launch.environment,
-            "IPYTHONDIR": str(folder.path / "ipython"),
+            mark.variable: mark.value,
             "JPY_PARENT_PID": str(os.getpid()),  # ipykernel ends itself when this process is gone
             SOCKET: folder.socket,
             TOKEN: token,
@@ -120,7 +126,7 @@ class KernelProcess:
             ) from None
         finally:
             os.close(write)
-        return cls(process, read)
+        return cls(process, read, mark)
 
     @property
     def pid(self) -> int:
@@ -158,7 +164,14 @@ class KernelProcess:
 
     def kill(self) -> None:
         """Send SIGKILL to the group."""
+        if not self.over:  # afterwards nobody could tell whose children they were
+            with suppress(psutil.NoSuchProcess):  # it ended in this moment
+                self._descendants.update(psutil.Process(self.pid).children(recursive=True))
         self._signal(signal.SIGKILL)
+
+    async def reap(self) -> None:
+        """End what the process, now ended, has started outside its group."""
+        await asyncio.to_thread(reaper.end, self._mark, self._descendants)
 
     def release(self) -> None:
         """Stop reading what the process prints. Idempotent."""
