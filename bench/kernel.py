@@ -5,7 +5,8 @@
 Subjects: ``stock`` is jupyter_client + ipykernel as they come (TCP, history in a file, ``wait_for_ready``); ``tuned``
 is the same over ``ipc`` with history in memory; ``prime-repl`` runs cells through the whole path: durable log entries,
 kernel, bridge, dispatch. ``bare socket`` is the least a host call can cost: a JSON line over a Unix socket, no log.
-Repetitions of the subjects are interleaved, so that a change of the machine's speed hits all of them.
+Peers (:mod:`bench.peers`) take part when they are installed. Repetitions of the subjects are interleaved, so that a
+change of the machine's speed hits all of them. An interrupt that takes 3 s did not stop its cell at all.
 """
 
 from __future__ import annotations
@@ -16,111 +17,21 @@ import json
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.manager import AsyncKernelManager
-
-import prime
+from bench import lifecycle, peers
 from bench.report import document, row, table, write
-from prime.app import Workshop, workshop
-from prime.config import load
+from bench.subjects import RunCell, bare, ours, raw
 
 Samples = dict[tuple[str, str], list[float]]
-RunCell = Callable[[str], Awaitable[str]]
 
 CALLS = 1_000
 CELLS = 20  # trivial cells of a subject before it is the next one's turn
 
 
-@prime.tool(parallel=True, effects=False)
-async def noop(n: int) -> int:
-    """Return `n`."""
-    return n
-
-
-@asynccontextmanager
-async def raw(*, tuned: bool) -> AsyncIterator[RunCell]:
-    """Start a raw kernel and give a function that runs a cell in it and returns its stdout."""
-    options: dict[str, Any] = {"transport": "ipc"} if tuned else {}
-    manager = AsyncKernelManager(**options)
-    with tempfile.TemporaryDirectory() as folder:
-        if tuned:
-            manager.connection_file = f"{folder}/kernel.json"
-            manager.ip = f"{folder}/k"
-        extra = ["--HistoryManager.hist_file=:memory:"] if tuned else []
-        await manager.start_kernel(extra_arguments=extra)
-        client = manager.client()
-        client.start_channels()
-        await client.wait_for_ready(timeout=60)
-        try:
-            yield lambda code: _execute(client, code)
-        finally:
-            client.stop_channels()
-            await manager.shutdown_kernel(now=True)
-
-
-async def _execute(client: Any, code: str) -> str:
-    sent = client.execute(code)
-    said = []
-    while True:
-        message = await client.get_iopub_msg()
-        if message["parent_header"].get("msg_id") != sent:
-            continue
-        if message["msg_type"] == "stream":
-            said.append(message["content"]["text"])
-        if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-            break
-    await client.get_shell_msg()
-    return "".join(said)
-
-
-@asynccontextmanager
-async def ours(home: Path) -> AsyncIterator[RunCell]:
-    """Open a session and give a function that runs a cell by hand, log and all."""
-    async with workshop(load(Path.cwd(), {"home": home}), Path.cwd(), tools=[noop]) as shop:
-        yield lambda code: _cell(shop, code)
-
-
-async def _cell(shop: Workshop, code: str) -> str:
-    ended = await shop.cells.run(code, None, asyncio.Event())
-    assert ended.status == "ok", ended
-    return "".join(part.text for part in ended.shown)
-
-
-@asynccontextmanager
-async def bare(run: RunCell, folder: Path) -> AsyncIterator[RunCell]:
-    """Give the raw kernel of ``run`` the least of a bridge: a Unix socket on which each JSON line gets one back."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            writer.write(json.dumps({"id": json.loads(line)["id"]}).encode() + b"\n")
-            await writer.drain()
-        writer.close()
-
-    path = str(folder / "bare")
-    server = await asyncio.start_unix_server(answer, path)
-    await run(_BARE.format(path=path))
-    async with server:
-        yield run
-
-
-_BARE = """\
-import asyncio, json, time
-reader, writer = await asyncio.open_unix_connection({path!r})
-waiting = {{}}
-async def pump():
-    while line := await reader.readline():
-        found = json.loads(line)
-        waiting.pop(found["id"]).set_result(found)
-pumping = asyncio.ensure_future(pump())
-def noop(n):
-    future = waiting[n] = asyncio.get_running_loop().create_future()
-    writer.write(json.dumps({{"id": n}}).encode() + b"\\n")
-    return future
-"""
 _ONE = """\
 import json, time
 took = []
@@ -145,17 +56,18 @@ print(json.dumps([time.perf_counter() - start]))
 """
 
 
-async def cold_start(samples: Samples, home: Path) -> None:
+async def cold_start(samples: Samples, home: Path, others: dict[str, peers.Opened]) -> None:
     """Seconds from nothing to the first result, the kernel's end not counted."""
     subjects: dict[str, Callable[[], Any]] = {
         "stock": lambda: raw(tuned=False),
         "tuned": lambda: raw(tuned=True),
         "prime-repl": lambda: ours(home),
+        **others,
     }
     for subject, opened in subjects.items():
         start = time.perf_counter()
-        async with opened() as run:
-            await run("1 + 1")
+        async with opened() as kernel:
+            await getattr(kernel, "run", kernel)("1 + 1")
             samples["cold start to first result", subject].append(time.perf_counter() - start)
 
 
@@ -181,26 +93,43 @@ async def calls(samples: Samples, runs: dict[str, tuple[str, RunCell]]) -> None:
 
 
 async def measure(repeat: int) -> Samples:
-    """Run everything ``repeat`` times, the subjects in turn."""
+    """Run everything ``repeat`` times, the subjects in turn; what takes seconds, a third as often."""
     samples: Samples = defaultdict(list)
+    others = peers.installed()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for _ in range(repeat):
-            await cold_start(samples, home)
+            await cold_start(samples, home, others)
         async with AsyncExitStack() as stack:
             stock = await stack.enter_async_context(raw(tuned=False))
             tuned = await stack.enter_async_context(raw(tuned=True))
             prime_repl = await stack.enter_async_context(ours(home))
-            socket = await stack.enter_async_context(bare(tuned, home))
-            for run in (stock, tuned, prime_repl):
+            socket = await stack.enter_async_context(bare(tuned.run, home))
+            runs: dict[str, RunCell] = {"stock": stock.run, "tuned": tuned.run, "prime-repl": prime_repl.run}
+            for name, opened in others.items():
+                runs[name] = await stack.enter_async_context(opened())
+            for run in runs.values():
                 await run("x = 1")
             for _ in range(repeat):
-                await cells(samples, {"stock": stock, "tuned": tuned, "prime-repl": prime_repl})
-                await calls(samples, {"bare socket": ("noop", socket), "prime-repl": ("tools.noop", prime_repl)})
+                await cells(samples, runs)
+                await calls(samples, {"bare socket": ("noop", socket), "prime-repl": ("tools.noop", prime_repl.run)})
+                await lifecycle.reads(samples, prime_repl, home)
+            for _ in range(max(repeat // 3, 1)):
+                await lifecycle.interrupts(samples, stock, prime_repl)
+                await lifecycle.deaths(samples, stock, prime_repl)
+        for _ in range(max(repeat // 3, 1)):
+            await lifecycle.prewarmed(samples, home)
+            await lifecycle.together(samples, home)
+            await lifecycle.memory(samples)
     return samples
 
 
-_UNITS = {"trivial cell": "ms", "one call": "ms"}
+_UNITS = {
+    "trivial cell": "ms",
+    "one call": "ms",
+    "prewarmed first cell": "ms",
+    "idle memory of host and kernel": "MB",
+}
 
 
 def main() -> None:

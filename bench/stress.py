@@ -140,7 +140,7 @@ async def interrupts(count: int, seed: int, folder: Path) -> Interrupts:
             allowed |= {"ok"} if kind == "short cell" else set()
             assert status in allowed, f"{where}: ended as {status}"
             after = await opened.cells.run(f"print({number} + 1)", None, asyncio.Event())
-            shown = "".join(part.text for part in after.shown)
+            shown = "".join(part.text for part in after.shown if part.type == "text")
             assert after.status == "ok", f"{where}: the next cell was {after.status}: {shown}"
             assert str(number + 1) in shown, f"{where}: the next cell showed {shown}"
             restarted = opened.log.state.kernel.generation - begun
@@ -186,7 +186,10 @@ async def survive(count: int, seed: int, folder: Path) -> Survival:
             ended = await opened.cells.run(cell.code, None, asyncio.Event())
             statuses[ended.status] += 1
             kinds[cell.kind] += 1
-            assert ended.status in cell.ends, f"seed {seed}, cell {number} ({cell.kind}): {ended}\n{cell.code[:2_000]}"
+            if ended.status not in cell.ends:
+                lost = [entry.event for entry in opened.log.entries(types=("kernel_lost",))][-1:]
+                where = f"seed {seed}, cell {number} ({cell.kind})"
+                raise AssertionError(f"{where}: {ended}\n{lost}\n{cell.code[:2_000]}")
         seconds = time.monotonic() - begun
         after, kernels = host.memory_info().rss, opened.log.state.kernel.generation
     assert kernels == 1 + statuses["died"], f"seed {seed}: {kernels} kernels for {statuses['died']} deaths"
