@@ -47,7 +47,8 @@ LATEST_S, LATEST_ENTRY = 2.5, 160
 #: What the cells do, in turn.
 CELLS = (
     "import subprocess\nkept = subprocess.Popen(['sleep', '60'])\nprint('started')",
-    "import subprocess\nsubprocess.Popen(['sleep', '60'], start_new_session=True)\nawait tools.bash(command='sleep 60 & sleep 0.1')",
+    "import subprocess\nsubprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    "await tools.bash(command='sleep 60 & sleep 0.1')",
     "for n in range(20):\n    await tools.write(path=f'{n}.txt', content='x' * n)\n'written'",
     "texts = await asyncio.gather(*(tools.read(path=f'{n}.txt') for n in range(20)))\nprint(len(texts))",
     "note = await notes.read()\nawait notes.write(text=f'note {note.revision}', revision=note.revision)",
@@ -188,18 +189,19 @@ def _config(home: Path) -> Config:
 
 def _wait_until_gone(work: Path, killed: float) -> tuple[int | None, float]:
     """Return how many processes were alive after the kill and the seconds until none was; None when some stay."""
-    alive = _processes(work)
+    alive = processes(work)
     count = len(alive)
     _, alive = psutil.wait_procs(alive, timeout=max(killed + GONE_S - time.monotonic(), 0))
     # one that was being started at the kill may have become visible only now
-    return (None if alive or _processes(work) else count), time.monotonic() - killed
+    return (None if alive or processes(work) else count), time.monotonic() - killed
 
 
-def _processes(work: Path) -> list[psutil.Process]:
+def processes(work: Path) -> list[psutil.Process]:
+    """Return the processes that work in ``work``: kernels and what they and the tools started, never the host."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.cwd() == str(work):  # kernels and what they start work there, the host does not
+            if process.cwd() == str(work):
                 found.append(process)
         except psutil.Error:
             continue  # it ended while it was looked at, or belongs to somebody else

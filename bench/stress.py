@@ -28,6 +28,7 @@ import psutil
 
 import prime
 from bench.cells import Cells
+from bench.kill import GONE_S, processes
 from bench.report import Row, document, row, table, write
 from prime.app import Workshop, workshop
 from prime.config import Config
@@ -39,9 +40,6 @@ LATEST_S = 0.06
 
 #: Seconds after which a cell that should have ended counts as hung. No specimen takes longer, not on a busy machine.
 HUNG_S = 60.0
-
-#: Seconds after which every process of a closed session must be gone.
-GONE_S = 5.0
 
 PRINTED_MB = 200
 
@@ -195,18 +193,6 @@ async def survive(count: int, seed: int, folder: Path) -> Survival:
     assert kernels == 1 + statuses["died"], f"seed {seed}: {kernels} kernels for {statuses['died']} deaths"
     _check(folder, f"seed {seed}")
     return Survival(count, statuses, kinds, kernels, before, after, seconds)
-
-
-def processes(work: Path) -> list[psutil.Process]:
-    """Return the processes that work in ``work``: kernels and what they started, never the host."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(work):
-                found.append(process)
-        except psutil.Error:
-            continue  # it ended while it was looked at, or belongs to somebody else
-    return found
 
 
 def _check(folder: Path, where: str) -> None:
