@@ -83,7 +83,8 @@ async def workshop(
         if not folder.is_dir():
             raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
         # by its folder: the log of a copied one has the original's id
-        mark = Mark(guest.SESSION, str(sessions.folder(resumed or log.state.session).resolve()))
+        owner = sessions.folder(resumed or log.state.session).resolve()
+        mark = Mark(guest.SESSION, str(owner))
         environment = {**config.guest_environment, mark.variable: mark.value}
         context = Context(log)
         info = ContextInfo(context.used, window)
@@ -105,7 +106,7 @@ async def workshop(
         )
         workspace = Workspace(folder, environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
-        async with guarding(mark), peek.answering(sessions.folder(resumed or log.state.session), repl.inspect):
+        async with guarding(mark), peek.answering(owner, repl.inspect):
             try:
                 yield Workshop(log, context, cells)
             finally:
