@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import resource
 import sys
 
 #: Environment variables with the bridge's address and token; gone from the environment before any user code.
 SOCKET, TOKEN = "PRIME_KERNEL_SOCKET", "PRIME_KERNEL_TOKEN"
+#: And one with the bytes of memory it may have, for a kernel with a limit.
+MEMORY = "PRIME_KERNEL_MEMORY"
 
 
 def load(folder: str) -> None:
@@ -26,6 +29,14 @@ def load(folder: str) -> None:
     spec.loader.exec_module(package)
 
 
+def limit_memory(most: int) -> None:
+    """Limit this process, and each that it starts, to ``most`` bytes of data."""
+    # not RLIMIT_AS: that counts addresses, of which some programs (node, java) reserve far more than they ever use
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     # Python puts the script's folder first, where our module names would hide the user's
@@ -33,6 +44,8 @@ if __name__ == "__main__":
     import ipykernel  # noqa: F401 - first, so that its absence is what the host is told
 
     load(here)
+    if MEMORY in os.environ:
+        limit_memory(int(os.environ.pop(MEMORY)))
     from prime_kernel.app import main
 
     main(sys.argv[1:], os.environ.pop(SOCKET), os.environ.pop(TOKEN))

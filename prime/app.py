@@ -95,7 +95,7 @@ async def workshop(
             python=config.python,
             generation=log.state.kernel.generation + 1,
             output_limit=config.output_limit_bytes,
-            environment=environment,
+            environment=guest.limited(environment, config.memory_limit_bytes),
         )
         limits = Limits(
             max_steps=config.max_steps,

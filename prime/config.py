@@ -67,6 +67,7 @@ class Config(BaseModel):
         cell_timeout_s: of one cell.
         visible_output_bytes: of a cell's output that the model sees.
         output_limit_bytes: of a cell's output that the log keeps.
+        memory_limit_bytes: of data of the kernel, and of each process that it starts; Linux alone enforces it.
         idle_timeout_s: silence of a streaming model that counts as a failure.
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
@@ -88,6 +89,7 @@ class Config(BaseModel):
     cell_timeout_s: float = Field(600.0, gt=0)
     visible_output_bytes: int = Field(12_000, ge=1_000)
     output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
+    memory_limit_bytes: int | None = Field(None, ge=512 * 1024 * 1024)
     idle_timeout_s: float = Field(120.0, gt=0)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)

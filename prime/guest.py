@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from prime_kernel.launch import MEMORY
+
 #: Variables that pass from the host's environment. Everything else stays there: a variable that nobody thought of may
 #: be a secret. ``PYTHONPATH`` and ``LD_LIBRARY_PATH`` are in because the user's own modules may need them.
 PASSED = (
@@ -47,3 +49,8 @@ def environment(inherited: Mapping[str, str], more: Iterable[str] = ()) -> dict[
     named, over the settings that keep programs from asking."""
     passed = {name: inherited[name] for name in (*PASSED, *more) if name in inherited}
     return {**NON_INTERACTIVE, **passed}
+
+
+def limited(environment: Mapping[str, str], memory_bytes: int | None) -> Mapping[str, str]:
+    """Return the environment of a kernel that may have so much memory; None means any."""
+    return environment if memory_bytes is None else {**environment, MEMORY: str(memory_bytes)}
