@@ -7,10 +7,14 @@ because its threads outlive cells.
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
+
+from . import forks
 
 
 def inherit_context() -> None:
@@ -25,7 +29,16 @@ def inherit_context() -> None:
 
     @functools.wraps(submit)
     def submitting(pool: ThreadPoolExecutor, work: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return submit(pool, copy_context().run, work, *args, **kwargs)
+        return submit(pool, copy_context().run, _worked, work, *args, **kwargs)
 
     threading.Thread.start = starting  # type: ignore[method-assign,assignment]
     ThreadPoolExecutor.submit = submitting  # type: ignore[method-assign,assignment]
+
+
+def _worked(work: Any, /, *args: Any, **kwargs: Any) -> Any:
+    process = os.getpid()
+    try:
+        return work(*args, **kwargs)
+    finally:
+        if os.getpid() != process:  # a child forked here would wait for more work, alone, for ever
+            forks.leave(sys.exc_info()[1])

@@ -69,6 +69,21 @@ async def test_a_forked_child_ends_with_the_cell_at_the_latest(
     assert await shared.value("os.waitstatus_to_exitcode(status)") == str(code)
 
 
+@pytest.mark.parametrize(
+    ("forking", "code"),
+    [
+        ("pid = await asyncio.to_thread(os.fork)", 0),
+        ("def f(): return os.fork() or 1 / 0\npid = await asyncio.to_thread(f)", 1),
+        ("async def f(): return os.fork()\npid = await asyncio.ensure_future(f())", 70),
+        ("t = threading.Thread(target=lambda: globals().update(pid=os.fork()))\nt.start()\nt.join()", 0),
+    ],
+)
+async def test_a_child_forked_beside_the_cell_ends_too(shared: Kernel, forking: str, code: int) -> None:
+    seen = await shared.cell(f"import os, threading\n{forking}\nstatus = os.waitpid(pid, 0)[1]", timeout_s=20)
+    assert (seen.status, seen.lost) == ("ok", [])
+    assert await shared.value("os.waitstatus_to_exitcode(status)") == str(code)
+
+
 async def test_a_forked_child_prints_and_its_error_is_shown(shared: Kernel) -> None:
     seen = await shared.cell(
         "import os\npid = os.fork()\nif pid == 0:\n    print('child')\n    1 / 0\nelse: os.waitpid(pid, 0)"
