@@ -88,7 +88,7 @@ async def test_a_client_waits_for_the_agents_cell_and_their_output_is_kept_apart
 
 async def test_an_error_of_a_client_does_not_abort_the_cell_that_waits_behind_it(k: Kernel) -> None:
     await k.cell("x = 1")
-    visiting = asyncio.create_task(visit(k, f"{HOLDS}1 / 0"))
+    visiting = asyncio.create_task(visit(k, f"{HOLDS}print('visitor')\n1 / 0"))
     await asyncio.to_thread(wait_for, Path("here"))
     running = asyncio.create_task(k.cell("print('behind')"))
     snapshot = await k.repl.inspect()
@@ -96,9 +96,26 @@ async def test_an_error_of_a_client_does_not_abort_the_cell_that_waits_behind_it
     assert [place.source for place in snapshot.stack] == ["while not os.path.exists('go'): time.sleep(0.01)"]
     await asyncio.to_thread(Path("go").touch)
     seen = await running
+    ((status, name, _, shown),) = await visiting
+    assert (status, name, shown) == ("error", "ZeroDivisionError", "visitor\n")
+    assert seen.status == "ok"
+    assert [output.text for output in seen.outputs] == ["behind\n"]
+
+
+async def test_an_interrupt_of_a_waiting_cell_stops_the_clients_cell_too(k: Kernel) -> None:
+    await k.cell("x = 1")
+    visiting = asyncio.create_task(visit(k, HOLDS))
+    await asyncio.to_thread(wait_for, Path("here"))
+    running = asyncio.create_task(k.cell("time.sleep(60)"))
+    snapshot = await k.repl.inspect()
+    assert snapshot is not None
+    assert snapshot.cell == "cell-2"
+    await k.repl.interrupt()
+    seen = await running
     ((status, name, *_),) = await visiting
-    assert (status, name) == ("error", "ZeroDivisionError")
-    assert (seen.status, seen.text()) == ("ok", "behind\n")
+    assert (status, name) == ("error", "CellInterrupt")
+    assert seen.status == "interrupted"
+    assert await k.value("x") == "1"
 
 
 async def test_what_a_client_prints_does_not_count_against_the_agents_output(tmp_path: Path) -> None:
