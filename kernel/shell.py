@@ -224,7 +224,7 @@ class Shell(ZMQInteractiveShell):
             return bool(await super().run_ast_nodes(*args, **options))
         finally:
             if forks.forked():
-                forks.leave(options["result"].error_in_exec)
+                forks.leave(getattr(options.get("result"), "error_in_exec", None))
 
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         error = (exc_tuple or sys.exc_info())[1]
