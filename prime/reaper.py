@@ -31,6 +31,9 @@ _LOOK_S = 0.02
 #: is gone, and the given command takes its place.
 _GUARD = 'read -r _ || exec "$@"'
 
+#: What guards bear: one of a host that ran inside a cell is not ended with it, because it has work to do then.
+_IS_GUARD = "PRIME_GUARD"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -85,7 +88,7 @@ def _guard(mark: Mark) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), _IS_GUARD: mark.value},
         start_new_session=True,
     )
 
@@ -99,17 +102,20 @@ def _dismiss(guard: subprocess.Popen[bytes]) -> None:
 
 def _family(mark: Mark, kin: Iterable[psutil.Process]) -> set[psutil.Process]:
     children: dict[int, list[psutil.Process]] = {}
-    found = [process for process in kin if _lives(process)]
+    found, guards = [*kin], set()
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error):  # it ended while it was looked at, or belongs to somebody else
             process = psutil.Process(pid)
             children.setdefault(process.ppid(), []).append(process)
-            if process.environ().get(mark.variable) == mark.value:
+            environment = process.environ()
+            if environment.get(mark.variable) == mark.value:
                 found.append(process)
+            if _IS_GUARD in environment:
+                guards.add(process)
     family: set[psutil.Process] = set()
     while found:
         process = found.pop()
-        if process not in family and _lives(process):
+        if process not in family | guards and _lives(process):
             family.add(process)
             found += children.get(process.pid, ())
     return family

@@ -174,6 +174,21 @@ def test_a_killed_host_leaves_nothing_even_with_a_kernel_that_is_stuck(host: sub
     assert until_gone({str(each.pid): each for each in guards}, 5) == set()
 
 
+async def test_a_host_inside_a_cell_ends_with_what_it_started(opened: Open, work: Path, tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    command = [sys.executable, "-c", HOST, str(inner), str(work), START_ALL]
+    async with opened() as agent:
+        await run(
+            agent,
+            f"import subprocess\nhost = subprocess.Popen({command}, stdout=subprocess.PIPE, text=True)\n"
+            "assert host.stdout.readline() == 'ok\\n'",
+        )
+        processes = started(work)
+        assert alive(processes) == processes.keys()
+    assert until_gone(processes, 5) - {"bare"} == set()
+
+
 async def test_opening_a_session_ends_what_a_dead_host_left(
     host: subprocess.Popen[str], home: Path, work: Path, opened: Open
 ) -> None:
@@ -208,7 +223,7 @@ def test_only_the_very_mark_counts() -> None:
             each.wait()
 
 
-def test_a_number_that_was_given_to_another_process_means_nothing() -> None:
+def test_a_number_that_was_given_to_another_process_means_nothing(caplog: pytest.LogCaptureFixture) -> None:
     gone = _sleeper()
     known = psutil.Process(gone.pid)
     gone.kill()
@@ -217,6 +232,7 @@ def test_a_number_that_was_given_to_another_process_means_nothing() -> None:
     try:
         reaper.end(Mark("PRIME_TEST_MARK", f"/b/{os.getpid()}"), {known})
         assert successor.poll() is None
+        assert caplog.records == []
     finally:
         successor.kill()
         successor.wait()
