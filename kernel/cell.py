@@ -17,6 +17,7 @@ from .names import Names
 from .proxies import namespaces
 from .shell import Shell
 from .snapshot import inspected
+from .streams import Descriptors
 from .wire import CellDone, Setup
 
 #: Failures of calls that were never looked at, reported one line each.
@@ -32,6 +33,7 @@ class Cells:
         self._setup = setup
         self._namespaces = namespaces(setup.bindings, bridge)
         self._streams = sys.stdout, sys.stderr
+        self._descriptors = Descriptors()
         self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
         self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
         shell.bridge = bridge
@@ -72,6 +74,7 @@ class Cells:
             if not call._seen and call._error is not None
         )
         sys.stdout, sys.stderr = self._streams  # a cell may put something else there and forget it
+        self._descriptors.restore()
         for stream in self._streams:
             stream.flush()
         self._bridge.send(CellDone(cell, None, bound, removed, unawaited[:_UNAWAITED], held.meter.dropped))

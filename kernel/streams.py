@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ipykernel.iostream import OutStream
 
 from . import lease
@@ -33,3 +35,22 @@ class CappedStream(OutStream):
         if self._dirty:
             self._dirty = False
             super().flush()
+
+
+class Descriptors:
+    """The process's standard descriptors as they were at first.
+
+    Where a cell has closed one, whatever is opened next gets its number, a socket of ZeroMQ's too; the next cell to
+    close it would end the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._kept = [os.dup(number) for number in range(3)]
+
+    def restore(self) -> None:
+        """Open again those that are closed."""
+        for number, kept in enumerate(self._kept):
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(kept, number)

@@ -116,6 +116,13 @@ async def test_a_cell_cannot_take_the_interrupt_away_from_later_ones(shared: Ker
     assert await shared.value("kept") == "1"
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_a_closed_standard_descriptor_is_open_again_in_the_next_cell(shared: Kernel, number: int) -> None:
+    await shared.cell(f"import os\nbefore = os.fstat({number})\nos.close({number})")
+    assert await shared.value(f"os.path.samestat(os.fstat({number}), before)") == "True"
+    assert await shared.value("os.system('echo x >&2; cat')") == "0"
+
+
 async def test_half_a_character_in_the_code_is_replaced(tmp_path: Path) -> None:
     async with shop(tmp_path) as opened:
         ended = await opened.cells.run("x = '\ud800'\nx == '\ufffd'", None, asyncio.Event())
