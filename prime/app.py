@@ -106,7 +106,7 @@ async def workshop(
         )
         workspace = Workspace(folder, environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
-        async with guarding(mark), peek.answering(owner, repl.inspect):
+        async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
             try:
                 yield Workshop(log, context, cells)
             finally:

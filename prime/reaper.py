@@ -65,10 +65,12 @@ def end(mark: Mark, kin: Iterable[psutil.Process] = ()) -> None:
 
 
 @contextlib.asynccontextmanager
-async def guarding(mark: Mark) -> AsyncIterator[None]:
+async def guarding(mark: Mark, *, fresh: bool = False) -> AsyncIterator[None]:
     """End what bears ``mark`` before the block, when an earlier process left some; after it; and, with a small process
-    that does nothing else, when this process dies inside of it."""
-    await asyncio.to_thread(end, mark)
+    that does nothing else, when this process dies inside of it. A ``fresh`` mark was never borne by anything: the look
+    before the block, which reads the environment of every process (0.1 s), is spared."""
+    if not fresh:
+        await asyncio.to_thread(end, mark)
     guard = _guard(mark)
     try:
         yield
