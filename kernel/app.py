@@ -34,6 +34,8 @@ _CONFIG = {
     "InteractiveShell": {"cache_size": 0, "colors": "nocolor"},
 }
 
+_NO_SHUTDOWN = "this kernel belongs to a session of prime-repl, which ends it; close the session instead"
+
 _NO_INPUT = "nobody can answer {name}() here; put the value in the code, or end the cell and ask in your reply"
 
 
@@ -50,6 +52,14 @@ class Kernel(InterruptibleKernel):
         # an error in a client's cell would abort the agent's cell that waits behind it
         parent["content"]["stop_on_error"] = False
         await super().execute_request(stream, ident, parent)
+
+    async def shutdown_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        """Refuse: the kernel is the host's, which ends the process itself."""
+        if self.session is None:
+            return
+        refusal = {"status": "error", "ename": "PermissionError", "evalue": _NO_SHUTDOWN, "traceback": []}
+        restart = bool(parent["content"].get("restart", False))
+        self.session.send(stream, "shutdown_reply", {**refusal, "restart": restart}, parent, ident=ident)
 
     async def do_execute(self, code: str, silent: bool, *args: Any, **kwargs: Any) -> dict[str, Any]:
         execute = super().do_execute

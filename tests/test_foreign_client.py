@@ -118,6 +118,16 @@ async def test_an_interrupt_of_a_waiting_cell_stops_the_clients_cell_too(k: Kern
     assert await k.value("x") == "1"
 
 
+async def test_a_client_may_not_end_the_kernel(k: Kernel) -> None:
+    await k.cell("x = 1")
+    refused, after = await visit(k, visitor.SHUT_DOWN, "x + 1")
+    assert refused[:2] == ["error", "PermissionError"]
+    assert "close the session instead" in refused[2]
+    assert after == ["ok", "", "", "2"]
+    seen = await k.cell("x")
+    assert (seen.status, seen.result, seen.lost, seen.started) == ("ok", "1", [], [])
+
+
 async def test_what_a_client_prints_does_not_count_against_the_agents_output(tmp_path: Path) -> None:
     k = kernel(tmp_path, output_limit=10_000)
     try:

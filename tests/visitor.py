@@ -9,14 +9,22 @@ from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 
+#: In the place of a cell: ask the kernel to end.
+SHUT_DOWN = "shut down"
+
 
 def main(connection: str, *codes: str) -> None:
     client: Any = BlockingKernelClient()
     client.load_connection_file(connection)
     client.start_channels()
     client.wait_for_ready(timeout=30)
-    print(json.dumps([execute(client, code) for code in codes]))
+    print(json.dumps([shut_down(client) if code == SHUT_DOWN else execute(client, code) for code in codes]))
     client.stop_channels()
+
+
+def shut_down(client: Any) -> list[str]:
+    reply = client.shutdown(reply=True, timeout=30)["content"]
+    return [reply["status"], reply.get("ename", ""), reply.get("evalue", ""), ""]
 
 
 def execute(client: Any, code: str) -> list[str]:
