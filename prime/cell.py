@@ -57,8 +57,7 @@ class Cells:
             return self._ended(run, ended, call_id, line)
         except BaseException:
             if call_id is None:  # the brackets around a call are closed by its turn
-                kernel = self.log.state.kernel
-                self.log.append(*closers(self.log.state.trace, kernel.generation if kernel.alive else None))
+                self.log.append(*closers(self.log.state.trace, self.log.state.kernel.running))
             raise
 
     def _ended(self, run: _Run, ended: Ended, call_id: str | None, line: str) -> ev.CellEnded:

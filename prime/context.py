@@ -8,7 +8,7 @@ from prime.errors import RequestMismatch
 from prime.log import Log
 from prime.messages import Header, Message, Request
 from prime.policies.overflow import shrink
-from prime.surface import node_of
+from prime.surface import visible
 from prime.tokens import MARGIN, estimate, estimate_message
 
 
@@ -71,5 +71,5 @@ class Context:
         return estimate_message(message) if message is not None else 0.0
 
     def _keep(self, entry: ev.Entry) -> None:
-        if isinstance(entry.event, ev.SurfaceReplaced) or node_of(entry.seq, entry.event) is not None:
+        if visible(entry.seq, entry.event):
             self._messages[entry.seq] = projection.message(entry.event)

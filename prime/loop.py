@@ -163,7 +163,7 @@ class Loop:
 
     def _close(self, stop: caps.Stop) -> ev.TurnEnded:
         state = self.log.state
-        *inner, _ = closers(state.trace, state.kernel.generation if state.kernel.alive else None)
+        *inner, _ = closers(state.trace, state.kernel.running)
         ended = ev.TurnEnded(reason=stop.reason, detail=plain(stop.detail))
         self.log.append(*inner, ended, durable=True)
         return ended

@@ -195,7 +195,7 @@ def mend(log: Log) -> None:
     """Close every bracket that a dead process left open. Deterministic and idempotent: the entries bear the time of the
     last real one."""
     kernel = log.state.kernel
-    events = closers(log.state.trace, kernel.generation if kernel.alive else None)
+    events = closers(log.state.trace, kernel.running)
     if kernel.alive:
         lost = ev.KernelLost(generation=kernel.generation, reason="the process that ran it is gone")
         events = (*events, lost)

@@ -33,6 +33,11 @@ class Kernel:
     ran: int = 0
     names: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def running(self) -> int | None:
+        """The number of the process that runs, None when none does."""
+        return self.generation if self.alive else None
+
     def after(self, event: Any) -> Kernel:
         """Return the kernel's state after ``event``."""
         if isinstance(event, ev.KernelStarted):

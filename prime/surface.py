@@ -86,6 +86,11 @@ def node_of(seq: int, event: Any) -> Node | None:
     return None
 
 
+def visible(seq: int, event: Any) -> bool:
+    """Tell whether an event puts a node on the surface, by itself or in the place of others."""
+    return isinstance(event, ev.SurfaceReplaced) or node_of(seq, event) is not None
+
+
 def fold(entries: Iterable[ev.Entry]) -> Surface:
     """Return the surface of a log, folded from its start.
 

@@ -10,7 +10,7 @@ from prime.log import read
 from prime.projection import join_digests, message, part_digest
 from prime.state import State
 from prime.store.base import Store
-from prime.surface import node_of
+from prime.surface import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def verify(store: Store) -> Report:
             ) from error
         if isinstance(event, ev.HeaderChanged):
             header = part_digest(event.header)
-        elif isinstance(event, ev.SurfaceReplaced) or node_of(entry.seq, event) is not None:
+        elif visible(entry.seq, event):
             said_now = message(event)
             digests[entry.seq] = part_digest(said_now) if said_now is not None else None
         entries += 1

@@ -40,13 +40,7 @@ def existing_file(workspace: Workspace, path: str) -> Path:
     Raises:
         ToolFailed: ``not_found`` (names the nearest), ``is_directory``, ``not_a_file`` or ``denied``.
     """
-    found = workspace.resolve(path)
-    name = workspace.name(found)
-    with failures(name):
-        try:
-            mode = found.stat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            raise missing(workspace, found) from None
+    found, name, mode = _existing(workspace, path)
     if stat.S_ISDIR(mode):
         raise ToolFailed("is_directory", f"{name} is a folder; list it with glob")
     if not stat.S_ISREG(mode):
@@ -60,6 +54,14 @@ def existing_folder(workspace: Workspace, path: str) -> Path:
     Raises:
         ToolFailed: ``not_found`` (names the nearest), ``not_a_folder`` or ``denied``.
     """
+    found, name, mode = _existing(workspace, path)
+    if not stat.S_ISDIR(mode):
+        raise ToolFailed("not_a_folder", f"{name} is not a folder; give the folder to look in")
+    return found
+
+
+def _existing(workspace: Workspace, path: str) -> tuple[Path, str, int]:
+    """Return the absolute path of something that exists, its name for people, and its mode."""
     found = workspace.resolve(path)
     name = workspace.name(found)
     with failures(name):
@@ -67,9 +69,7 @@ def existing_folder(workspace: Workspace, path: str) -> Path:
             mode = found.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             raise missing(workspace, found) from None
-    if not stat.S_ISDIR(mode):
-        raise ToolFailed("not_a_folder", f"{name} is not a folder; give the folder to look in")
-    return found
+    return found, name, mode
 
 
 def missing(workspace: Workspace, path: Path) -> ToolFailed:
