@@ -17,9 +17,10 @@ from prime import events as ev
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Kernel]:
-    running = kernel(tmp_path_factory.mktemp("stress"))
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Kernel]:
+    """A kernel shared by the cells of one test: what a test leaves behind in its kernel would disturb others."""
+    running = kernel(tmp_path)
     yield running
     await running.repl.close()
 
