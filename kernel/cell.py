@@ -11,12 +11,12 @@ from typing import Any
 
 from . import failure, lease, source
 from .bridge import Bridge, ToolCallError
+from .inspection import inspected
 from .interrupt import policy
 from .lease import Lease
 from .names import Names
 from .proxies import namespaces
 from .shell import Shell
-from .snapshot import inspected
 from .streams import Descriptors
 from .wire import CellDone, Setup
 

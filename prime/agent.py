@@ -15,7 +15,7 @@ from prime import pricing
 from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
-from prime.repl.signals import Snapshot
+from prime.repl.signals import Inspection
 from prime.state import State
 
 _logger = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ class Agent:
         if self._idle.locked():
             self._cancel.set()
 
-    async def inspect(self) -> Snapshot | None:
+    async def inspect(self) -> Inspection | None:
         """Return what goes on in the kernel, at any time and without disturbing it; None when there is none."""
         return await self._loop.cells.repl.inspect()
 

@@ -33,7 +33,7 @@ from prime.providers.replay import ReplayProvider
 from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
-from prime.repl.signals import Snapshot
+from prime.repl.signals import Inspection
 from prime.sessions import Sessions
 from prime.shown import context_line
 from prime.tools.base import Tool
@@ -296,7 +296,7 @@ class Agent:
         """See :meth:`prime.agent.Agent.stream`."""
         return self._core.stream(text, images)
 
-    async def inspect(self) -> Snapshot | None:
+    async def inspect(self) -> Inspection | None:
         """See :meth:`prime.agent.Agent.inspect`."""
         return await self._core.inspect()
 

@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from prime.errors import LogError, SessionNotOpen
-from prime.repl.signals import Snapshot
+from prime.repl.signals import Inspection
 
 #: Seconds that a connection may take, at either end. A kernel has two to answer.
 TIMEOUT_S = 5.0
@@ -44,13 +44,13 @@ class _Question(BaseModel):
 
 
 class _Reply(BaseModel):
-    snapshot: Snapshot | None = None
+    inspection: Inspection | None = None
     error: str | None = None
 
 
 @contextlib.asynccontextmanager
 async def answering(
-    folder: Path, inspect: Callable[[], Awaitable[Snapshot | None]], *, timeout_s: float = TIMEOUT_S
+    folder: Path, inspect: Callable[[], Awaitable[Inspection | None]], *, timeout_s: float = TIMEOUT_S
 ) -> AsyncIterator[None]:
     """For the block, answer whoever looks into the session of ``folder``, which this process holds.
 
@@ -70,7 +70,7 @@ async def answering(
         yield
 
 
-def look(folder: Path) -> Snapshot | None:
+def look(folder: Path) -> Inspection | None:
     """Return what goes on in the kernel of the session of ``folder``, None when it has no kernel now. Blocks.
 
     Raises:
@@ -89,13 +89,13 @@ def look(folder: Path) -> Snapshot | None:
         raise LogError(f"the process that holds session {folder.name} does not answer {words}; try again") from None
     if reply.error is not None:
         raise LogError(f"the process that holds session {folder.name} refuses: {reply.error}")
-    return reply.snapshot
+    return reply.inspection
 
 
 class _Window:
     """The owner's side."""
 
-    def __init__(self, inspect: Callable[[], Awaitable[Snapshot | None]], timeout_s: float) -> None:
+    def __init__(self, inspect: Callable[[], Awaitable[Inspection | None]], timeout_s: float) -> None:
         self._inspect = inspect
         self._timeout_s = timeout_s
         self._answering: set[asyncio.Task[None]] = set()
@@ -131,7 +131,7 @@ class _Window:
             _Question.model_validate_json(await reader.readline())
         except ValueError:  # too long a line, or something else than the question
             return _Reply(error='the only request is {"request": "inspect"} on one line')
-        return _Reply(snapshot=await self._inspect())
+        return _Reply(inspection=await self._inspect())
 
 
 def _asked(path: Path) -> bytes:

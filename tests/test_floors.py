@@ -92,7 +92,7 @@ LOCAL_IMPORTS = {
     ("prime.cli.options", "prime.config"),
     ("prime.cli.recorded", "prime.views.terminal"),
     ("prime.cli.sessions", "prime.cli.recorded"),
-    ("prime.cli.sessions", "prime.cli.snapshots"),
+    ("prime.cli.sessions", "prime.cli.inspections"),
     ("prime.pricing", "genai_prices"),
 }
 

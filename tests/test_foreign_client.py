@@ -31,10 +31,10 @@ async def k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ke
 
 async def visit(k: Kernel, *codes: str) -> list[list[str]]:
     """Run cells from another process; see :mod:`visitor`."""
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
+    inspection = await k.repl.inspect()
+    assert inspection is not None
     process = await asyncio.create_subprocess_exec(
-        sys.executable, visitor.__file__, snapshot.connection, *codes, stdout=asyncio.subprocess.PIPE
+        sys.executable, visitor.__file__, inspection.connection, *codes, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     answers: list[list[str]] = json.loads(output)
@@ -91,9 +91,9 @@ async def test_an_error_of_a_client_does_not_abort_the_cell_that_waits_behind_it
     visiting = asyncio.create_task(visit(k, f"{HOLDS}print('visitor')\n1 / 0"))
     await asyncio.to_thread(wait_for, Path("here"))
     running = asyncio.create_task(k.cell("print('behind')"))
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
-    assert [place.source for place in snapshot.stack] == ["while not os.path.exists('go'): time.sleep(0.01)"]
+    inspection = await k.repl.inspect()
+    assert inspection is not None
+    assert [place.source for place in inspection.stack] == ["while not os.path.exists('go'): time.sleep(0.01)"]
     await asyncio.to_thread(Path("go").touch)
     seen = await running
     ((status, name, _, shown),) = await visiting
@@ -107,9 +107,9 @@ async def test_an_interrupt_of_a_waiting_cell_stops_the_clients_cell_too(k: Kern
     visiting = asyncio.create_task(visit(k, HOLDS))
     await asyncio.to_thread(wait_for, Path("here"))
     running = asyncio.create_task(k.cell("time.sleep(60)"))
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
-    assert snapshot.cell == "cell-2"
+    inspection = await k.repl.inspect()
+    assert inspection is not None
+    assert inspection.cell == "cell-2"
     await k.repl.interrupt()
     seen = await running
     ((status, name, *_),) = await visiting

@@ -18,10 +18,10 @@ from command import COMMAND, environment, objects, prime, script
 
 from prime import peek
 from prime.errors import LogError, SessionNotOpen
-from prime.repl.signals import Snapshot
+from prime.repl.signals import Inspection
 from prime.sessions import Sessions
 
-SNAPSHOT = Snapshot(1, "/nowhere/kernel.json", None, None, (), True, (), 0, ())
+INSPECTION = Inspection(1, "/nowhere/kernel.json", None, None, (), True, (), 0, ())
 
 LOOP = """
 import os
@@ -117,8 +117,8 @@ def test_a_session_that_nobody_holds_says_so_also_after_its_owner_was_killed(hom
     assert both.returncode == 2 or "not both" in both.stderr
 
 
-async def inspect() -> Snapshot:
-    return SNAPSHOT
+async def inspect() -> Inspection:
+    return INSPECTION
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_anything_but_the_one_request_is_refused_and_the_next_one_is_answe
     answer = await asyncio.to_thread(asked, window, data)
     assert answer == "" or json.loads(answer)["error"].startswith("the only request is")
     assert answer or len(data) > 1_000_000
-    assert await asyncio.to_thread(peek.look, window) == SNAPSHOT
+    assert await asyncio.to_thread(peek.look, window) == INSPECTION
 
 
 @pytest.mark.anyio
@@ -180,7 +180,7 @@ async def test_connections_that_ask_nothing_do_not_keep_others_out_for_ever(
         for connection in silent:
             connection.connect(str(peek.address(tmp_path)))
         await asyncio.to_thread(until_turned_away)
-        assert await asyncio.to_thread(peek.look, tmp_path) == SNAPSHOT
+        assert await asyncio.to_thread(peek.look, tmp_path) == INSPECTION
 
 
 @pytest.mark.anyio
@@ -202,7 +202,7 @@ async def test_a_folder_whose_path_is_too_long_for_a_socket_can_be_looked_into(t
 
     async with peek.answering(folder, inspect):
         assert peek.address(folder).parent == Path(f"/tmp/prime-repl-{os.getuid()}")
-        assert await asyncio.to_thread(peek.look, folder) == SNAPSHOT
+        assert await asyncio.to_thread(peek.look, folder) == INSPECTION
 
 
 @pytest.mark.anyio

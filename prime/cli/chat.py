@@ -18,7 +18,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prime import app, pricing
 from prime import events as ev
 from prime.agent import Agent
-from prime.cli import recorded, snapshots
+from prime.cli import inspections, recorded
 from prime.cli.headless import progress
 from prime.config import Config
 from prime.errors import PrimeError
@@ -134,8 +134,8 @@ class Conversation:
         self._start(self._names())
 
     async def _names(self) -> None:
-        snapshot = await self._agent.inspect()
-        for line in snapshots.lines(snapshot):
+        inspection = await self._agent.inspect()
+        for line in inspections.lines(inspection):
             self._say(line)
 
     def notes(self, rest: str) -> None:

@@ -44,14 +44,14 @@ def show(
     connection: Annotated[bool, typer.Option("--connection", help="Print its kernel's connection file.")] = False,
 ) -> None:
     """Print what happened in a session, or what goes on in one that a process holds."""
-    from prime.cli import recorded, snapshots
+    from prime.cli import inspections, recorded
 
     if live and connection:
         raise typer.BadParameter("give --live or --connection, not both")
     if live:
-        snapshots.show(name, as_json=as_json)
+        inspections.show(name, as_json=as_json)
     elif connection:
-        snapshots.connection(name)
+        inspections.connection(name)
     else:
         recorded.show(name, as_json=as_json)
 

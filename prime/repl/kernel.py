@@ -16,7 +16,7 @@ from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.cell import Cell
 from prime.repl.live import LiveKernel
 from prime.repl.process import Launch, Unusable
-from prime.repl.signals import Ended, Lost, Outcome, Signal, Snapshot, Started
+from prime.repl.signals import Ended, Inspection, Lost, Outcome, Signal, Started
 
 #: Default caps of one cell: host calls, and bytes of output.
 MAX_CALLS = 10_000
@@ -112,7 +112,7 @@ class KernelRepl:
         self._early = self._busy and self._cell is None
         await self._stop("interrupted")
 
-    async def inspect(self) -> Snapshot | None:
+    async def inspect(self) -> Inspection | None:
         """See :meth:`prime.repl.signals.Repl.inspect`."""
         return None if self._live is None else await self._live.inspect()
 

@@ -30,7 +30,7 @@ from prime.repl.bridge import Bridge
 from prime.repl.cell import Cell, output
 from prime.repl.channels import Channels
 from prime.repl.process import Folder, KernelProcess, Launch, Unusable
-from prime.repl.signals import CallCancelled, HostCall, Outcome, Output, Snapshot, Started, Value
+from prime.repl.signals import CallCancelled, HostCall, Inspection, Outcome, Output, Started, Value
 
 #: Seconds a kernel may take to become ready.
 START_TIMEOUT_S = 60.0
@@ -142,7 +142,7 @@ class LiveKernel:
         else:
             self._bridge.send(Failure(call, outcome.code, outcome.message))
 
-    async def inspect(self) -> Snapshot | None:
+    async def inspect(self) -> Inspection | None:
         """Ask the process what goes on in it; None when it has ended or is not ready."""
         if self._channels is None or self.lost.done():
             return None
@@ -159,7 +159,7 @@ class LiveKernel:
             return None
         told = answer.result() if answer.done() else Inspected(number, (), 0, ())
         cell = self._cell if self._cell is not None and not self._cell.finished.is_set() else None
-        return Snapshot(
+        return Inspection(
             generation=self.generation,
             connection=self._folder.connection_file,
             cell=cell.id if cell is not None else None,

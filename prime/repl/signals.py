@@ -118,7 +118,7 @@ Signal = Started | Lost | Output | HostCall | CallCancelled | Ended
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Inspection:
     """What goes on in a kernel at one moment, taken without disturbing the cell.
 
     Attributes:
@@ -187,7 +187,7 @@ class Repl(Protocol):
         outcome. Without a running cell it does nothing."""
         ...
 
-    async def inspect(self) -> Snapshot | None:
+    async def inspect(self) -> Inspection | None:
         """Return what goes on in the kernel, whether a cell runs or not; None when none is alive."""
         ...
 

@@ -12,7 +12,7 @@ import pytest
 from kernels import Kernel, Seen, kernel
 from prime_kernel.wire import Sized
 
-from prime.repl.signals import HostCall, Output, Signal, Snapshot
+from prime.repl.signals import HostCall, Inspection, Output, Signal
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ async def k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ke
     await made.repl.close()
 
 
-async def seen_in(k: Kernel, code: str) -> tuple[Snapshot, Seen]:
+async def seen_in(k: Kernel, code: str) -> tuple[Inspection, Seen]:
     """Run a cell, look into it once it has printed something, and let it go on, by creating the file ``go``."""
     ready = asyncio.Event()
 
@@ -35,14 +35,14 @@ async def seen_in(k: Kernel, code: str) -> tuple[Snapshot, Seen]:
 
     running = asyncio.create_task(k.cell(code, on=on))
     await ready.wait()
-    snapshot = await k.repl.inspect()
+    inspection = await k.repl.inspect()
     await asyncio.to_thread(Path("go").touch)
-    assert snapshot is not None
-    return snapshot, await running
+    assert inspection is not None
+    return inspection, await running
 
 
-def texts(snapshot: Snapshot) -> dict[str, str]:
-    return {each.name: each.text for each in snapshot.names}
+def texts(inspection: Inspection) -> dict[str, str]:
+    return {each.name: each.text for each in inspection.names}
 
 
 async def test_there_is_nothing_to_see_before_a_kernel_runs(k: Kernel) -> None:
@@ -51,9 +51,9 @@ async def test_there_is_nothing_to_see_before_a_kernel_runs(k: Kernel) -> None:
 
 async def test_an_idle_kernel_shows_its_names_and_no_place(k: Kernel) -> None:
     await k.cell("rows = [0] * 1000\n_own = 1\nname = 'é' * 12\nimport math\ndef f(): pass\nclass C: pass\nc = C()")
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
-    assert snapshot.names == (
+    inspection = await k.repl.inspect()
+    assert inspection is not None
+    assert inspection.names == (
         Sized("rows", "list[1000]"),
         Sized("name", "str[12]"),
         Sized("math", "module"),
@@ -61,9 +61,9 @@ async def test_an_idle_kernel_shows_its_names_and_no_place(k: Kernel) -> None:
         Sized("C", "type"),
         Sized("c", "C"),
     )
-    assert (snapshot.cell, snapshot.elapsed_s, snapshot.stack, snapshot.calls) == (None, None, (), ())
-    assert snapshot.answered
-    assert snapshot.connection.endswith("kernel.json")
+    assert (inspection.cell, inspection.elapsed_s, inspection.stack, inspection.calls) == (None, None, (), ())
+    assert inspection.answered
+    assert inspection.connection.endswith("kernel.json")
 
 
 SYNC_LOOP = """
@@ -106,16 +106,16 @@ await nap()
 async def test_a_running_cell_is_seen_where_it_is_and_goes_on(
     k: Kernel, code: str, functions: list[str], sources: list[str]
 ) -> None:
-    snapshot, seen = await seen_in(k, code)
+    inspection, seen = await seen_in(k, code)
     assert seen.status == "ok"
-    assert snapshot.answered
-    assert [place.function for place in snapshot.stack] == functions
-    assert [place.source for place in snapshot.stack][: len(sources)] == sources
-    assert {place.file for place in snapshot.stack} == {"<cell 1>"}
-    assert snapshot.cell == "cell-1"
-    assert snapshot.elapsed_s is not None
-    assert 0 < snapshot.elapsed_s <= seen.ended.duration_s
-    assert texts(snapshot)["os"] == "module"
+    assert inspection.answered
+    assert [place.function for place in inspection.stack] == functions
+    assert [place.source for place in inspection.stack][: len(sources)] == sources
+    assert {place.file for place in inspection.stack} == {"<cell 1>"}
+    assert inspection.cell == "cell-1"
+    assert inspection.elapsed_s is not None
+    assert 0 < inspection.elapsed_s <= seen.ended.duration_s
+    assert texts(inspection)["os"] == "module"
 
 
 async def test_calls_in_flight_are_named(k: Kernel) -> None:
@@ -127,12 +127,12 @@ async def test_calls_in_flight_are_named(k: Kernel) -> None:
 
     running = asyncio.create_task(k.cell("await tools.echo(value=1)\nawait tools.never()", on=on))
     await called.wait()
-    snapshot = await k.repl.inspect()
+    inspection = await k.repl.inspect()
     await k.repl.interrupt()
     await running
-    assert snapshot is not None
-    assert snapshot.calls == ("tools.never",)
-    assert [place.source for place in snapshot.stack] == ["await tools.never()"]
+    assert inspection is not None
+    assert inspection.calls == ("tools.never",)
+    assert [place.source for place in inspection.stack] == ["await tools.never()"]
 
 
 async def test_no_code_of_the_users_is_run_for_a_look(k: Kernel) -> None:
@@ -150,10 +150,10 @@ ndarray.__module__ = "numpy"
 odd, fake = Odd(), ndarray()
 ran.clear()
 """)
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
-    assert texts(snapshot)["fake"] == "numpy.ndarray"
-    assert texts(snapshot)["ran"] == "list[0]"
+    inspection = await k.repl.inspect()
+    assert inspection is not None
+    assert texts(inspection)["fake"] == "numpy.ndarray"
+    assert texts(inspection)["ran"] == "list[0]"
     assert await k.value("ran") == "[]"
 
 
@@ -161,9 +161,9 @@ async def test_arrays_and_frames_show_their_shape(k: Kernel) -> None:
     pytest.importorskip("numpy")
     pytest.importorskip("pandas")
     await k.cell("import numpy, pandas\na = numpy.zeros((3, 4))\nt = pandas.DataFrame({'x': [1, 2]})\ns = t['x']")
-    snapshot = await k.repl.inspect()
-    assert snapshot is not None
-    seen = texts(snapshot)
+    inspection = await k.repl.inspect()
+    assert inspection is not None
+    seen = texts(inspection)
     assert seen["a"] == "numpy.ndarray (3, 4) float64"
     assert seen["t"].endswith("DataFrame (2, 1)")
     assert seen["s"].endswith("Series (2,) int64")
@@ -182,12 +182,12 @@ def deep(n):
     import os
     while not os.path.exists("go"): pass
 """)
-    snapshot, seen = await seen_in(k, "deep(900)")
+    inspection, seen = await seen_in(k, "deep(900)")
     assert seen.status == "ok"
-    assert len(snapshot.names) == 200
-    assert snapshot.further >= 300
-    assert max(len(each.name) + len(each.text) for each in snapshot.names) <= 400
-    assert len(snapshot.stack) == 20
+    assert len(inspection.names) == 200
+    assert inspection.further >= 300
+    assert max(len(each.name) + len(each.text) for each in inspection.names) <= 400
+    assert len(inspection.stack) == 20
 
 
 def stop(pid: int) -> None:
