@@ -12,6 +12,7 @@ from typing import Any, Literal
 import regex
 
 from prime import events as ev
+from prime import locators
 from prime.errors import ToolFailed
 from prime.log import Log
 from prime.messages import Frozen, TextPart, text_of
@@ -300,7 +301,7 @@ def _hit(entry: ev.Entry, kind: str, text: str, words: list[str]) -> Hit:
     folded = text.casefold()
     first = min(place for word in words if (place := folded.find(word)) >= 0)
     start = max(first - SNIPPET // 4, 0)
-    call = f"history.step(turn={entry.turn}, step={entry.step})" if entry.step else f"history.expand(seq={entry.seq})"
+    call = locators.step(entry.turn, entry.step) if entry.turn and entry.step else locators.expand(entry.seq)
     return Hit(
         seq=entry.seq,
         turn=entry.turn,

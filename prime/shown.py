@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from prime import locators
 from prime.messages import ImagePart, ShownPart, TextPart, plain
 from prime.repl.signals import Ended, Output
 
@@ -82,7 +83,7 @@ class Shown:
             return (head + tail).decode()
         marker = (
             f"[... {self._total:,} bytes in all, the middle is not shown: "
-            f'`await history.expand(seq={seq})` returns the whole, lines="1-200" or grep="..." a part ...]'
+            f'`await {locators.expand(seq)}` returns the whole, lines="1-200" or grep="..." a part ...]'
         )
         half = max((room - len(marker) - 2) // 2, 0)
         if len(tail) < half:  # then nothing is missing between the two

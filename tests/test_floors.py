@@ -21,6 +21,7 @@ FLOORS: dict[str, float] = {
     "prime.errors": 1,
     "prime.messages": 1,
     "prime.guest": 1,
+    "prime.locators": 1,
     "prime.reaper": 1,
     "prime.live": 1.5,
     "prime.config": 1.5,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prime import events as ev
+from prime import locators
 from prime.messages import Message, TextPart, text_of
 
 #: A result no longer than this many characters stays: a stub would not be much shorter.
@@ -31,7 +32,7 @@ def shrink(surface: Sequence[ev.Entry]) -> tuple[ev.SurfaceReplaced, ...]:
             continue
         stub = (
             f"{text[:HEAD]}\n[... {len(text):,} characters left the window to make room; "
-            f"`await history.expand(seq={entry.seq})` returns the whole output ...]"
+            f"`await {locators.expand(entry.seq)}` returns the whole output ...]"
         )
         message = Message(role="tool", parts=(TextPart(text=stub),), call_id=event.call_id)
         operations.append(

@@ -1,0 +1,22 @@
+"""The calls that give back what left the window, as the model reads them.
+
+Everything that tells the model how to get something back takes the words from here, so that what is printed is what
+exists.
+"""
+
+from __future__ import annotations
+
+
+def expand(seq: int) -> str:
+    """Return the call that gives back entry ``seq``, whole or filtered."""
+    return f"history.expand(seq={seq})"
+
+
+def turn(number: int) -> str:
+    """Return the call that gives back what was said in a turn, with where to find the rest of it."""
+    return f"history.turn({number})"
+
+
+def step(turn: int, number: int) -> str:
+    """Return the call that gives back one step of a turn, whole."""
+    return f"history.step(turn={turn}, step={number})"
