@@ -82,7 +82,7 @@ GUEST_IMPORTS = {
 }
 
 #: Imports inside a function: (module, what it imports). Only an optional dependency may be here, and what would make
-#: a command start late that does not need it.
+#: a command start late, or a session large, that does not need it.
 LOCAL_IMPORTS = {
     ("prime.cli.commands", "prime.cli.cells"),
     ("prime.cli.commands", "prime.cli.chat"),
@@ -95,6 +95,9 @@ LOCAL_IMPORTS = {
     ("prime.cli.sessions", "prime.cli.recorded"),
     ("prime.cli.sessions", "prime.cli.inspections"),
     ("prime.pricing", "genai_prices"),
+    ("prime.providers.windows", "genai_prices.data_snapshot"),
+    ("prime.tools.fetch", "html_to_markdown"),
+    ("prime.tools.text", "charset_normalizer"),
 }
 
 #: Imports of the guest by its full name. The package is only importable once this file has loaded it.

@@ -11,7 +11,6 @@ import ssl
 from typing import Annotated, Any
 
 import httpx
-from html_to_markdown import ConversionError, ConversionOptions, InlineDataMedia, convert
 from pydantic import Field
 
 from prime.errors import ToolFailed
@@ -147,6 +146,9 @@ def _title(page: str) -> str:
 
 
 def _readable(page: str, url: str) -> str:
+    # 4 MB that a session without web pages need not hold
+    from html_to_markdown import ConversionError, ConversionOptions, InlineDataMedia, convert  # noqa: PLC0415
+
     options = ConversionOptions(
         extract_metadata=False,
         exclude_selectors=["svg", "noscript", "iframe"],

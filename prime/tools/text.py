@@ -8,8 +8,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from charset_normalizer import from_bytes
-
 from prime.errors import ToolFailed
 
 #: Byte order marks and the codec each one means; UTF-32 first, because its mark begins with that of UTF-16.
@@ -80,6 +78,9 @@ def guess(data: bytes, position: int, name: str) -> str:
     Raises:
         ToolFailed: ``binary`` when they look like no text at all.
     """
+    # 3 MB that a session whose files are UTF-8 need not hold
+    from charset_normalizer import from_bytes  # noqa: PLC0415
+
     start = max(0, position - _SAMPLE // 2)
     best = from_bytes(data[start : start + _SAMPLE]).best()
     if best is None:
