@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import platform
@@ -116,6 +117,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     Raises:
         WireError: the host does not answer with its set-up.
     """
+    _report_crashes()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     bridge = Bridge(connection, partial(end_process, os.path.dirname(path)))
@@ -135,6 +137,14 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     # once the loop runs and has published its first status: a subscription that arrives together with it goes unnoticed
     IOLoop.current().add_callback(_ready, app, bridge)
     app.start()
+
+
+def _report_crashes() -> None:
+    """Have a crash in native code told to the host, which reads the standard error that this process was started with:
+    ipykernel takes its number for the cells."""
+    faulthandler.enable(os.dup(2), all_threads=False)
+    # the crash of a forked child is not the kernel's: it is told where the child's errors go, to the cell
+    os.register_at_fork(after_in_child=lambda: faulthandler.enable(2, all_threads=False))
 
 
 def _ready(app: App, bridge: Bridge) -> None:

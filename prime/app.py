@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from prime.providers.replay import ReplayProvider
 from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
+from prime.repl.process import Launch
 from prime.repl.signals import Inspection
 from prime.sessions import Sessions
 from prime.shown import context_line
@@ -89,13 +91,12 @@ async def workshop(
         context = Context(log)
         info = ContextInfo(context.used, window)
         catalogue = Catalogue((*BUILTIN, *History(log).tools(), *Notes(log).tools(), *info.tools(), *tools))
+        launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))
         repl = KernelRepl(
             catalogue.bindings(),
-            cwd=folder,
-            python=config.python,
+            launch,
             generation=log.state.kernel.generation + 1,
             output_limit=config.output_limit_bytes,
-            environment=guest.limited(environment, config.memory_limit_bytes),
         )
         limits = Limits(
             max_steps=config.max_steps,

@@ -130,7 +130,8 @@ def outcome(ended: Ended, called: bool) -> str:
         case "died" if ended.generation is None and error is not None:  # it never ran
             lines.append(f"[the kernel could not be started, and nothing ran: {error.message}]")
         case "died":
-            lines.append(f"[the kernel died after {seconds}: {error.message if error else 'no reason known'}]")
+            reason = error.message if error else "no reason known"
+            lines.append(f"[the kernel died after {seconds}, and all names are gone: {reason}]")
     if called and ended.status in ("interrupted", "timeout", "killed", "died"):
         lines.append("[calls of this cell may have had effects: check before repeating them]")
     lines += [f"[not awaited] {line}" for line in ended.unawaited]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from prime_kernel.wire import Binding, Parameter
 
 from prime import guest
 from prime.repl.kernel import KernelRepl
+from prime.repl.process import Launch
 from prime.repl.signals import (
     CallCancelled,
     Ended,
@@ -168,7 +170,14 @@ class Kernel:
             self._slow.clear()
 
 
-def kernel(cwd: Path, **options: Any) -> Kernel:
+def kernel(
+    cwd: Path,
+    *,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    patience_s: float = 30.0,
+    **options: Any,
+) -> Kernel:
     """Return a kernel that is started by its first cell."""
-    options.setdefault("environment", guest.environment(os.environ))
-    return Kernel(KernelRepl(BINDINGS, cwd=cwd, **options))
+    environment = guest.environment(os.environ) if environment is None else environment
+    return Kernel(KernelRepl(BINDINGS, Launch(python, cwd, environment, patience_s), **options))

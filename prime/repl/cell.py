@@ -126,7 +126,10 @@ class Cell:
     def lost(self, reason: str) -> None:
         """End the cell because its kernel is gone."""
         self.put(Lost(self.generation, reason))
-        self._finish("died" if self.stop is None else "killed", None)
+        if self.stop is None:
+            self._finish("died", Failed("KernelDied", reason, ""))
+        else:
+            self._finish("killed", None)
 
     def _end(self) -> None:
         if self._reply is None or not self._idle or self._done is None:

@@ -1,4 +1,4 @@
-"""The Jupyter side of a kernel: requests out, replies and outputs in, over ZeroMQ.
+"""The Jupyter side of a kernel: requests out, replies, outputs and heartbeats in, over ZeroMQ.
 
 Smaller than jupyter_client's own client, which polls, parses every date and filters per channel: that costs about 2 ms
 a cell. Its ``Session`` makes and signs the messages.
@@ -26,9 +26,9 @@ _BATCH = 64
 
 
 class Channels:
-    """Shell and iopub channels of one kernel. ``on_reply`` and ``on_output`` get the messages that answer our requests,
-    the latter everything published on their behalf. A message is a dict of ``header``, ``parent_header``, ``metadata``
-    and ``content``."""
+    """Shell, iopub and heartbeat channels of one kernel. ``on_reply`` and ``on_output`` get the messages that answer
+    our requests, the latter everything published on their behalf. A message is a dict of ``header``,
+    ``parent_header``, ``metadata`` and ``content``. ``on_beat`` is called for each :meth:`beat` that comes back."""
 
     def __init__(
         self,
@@ -36,22 +36,27 @@ class Channels:
         session: Session,
         on_reply: Callable[[dict[str, Any]], None],
         on_output: Callable[[dict[str, Any]], None],
+        on_beat: Callable[[], None],
     ) -> None:
         self._session = session
         self._on_reply = on_reply
         self._on_output = on_output
+        self._on_beat = on_beat
         self._loop = asyncio.get_running_loop()
         self._welcomed: asyncio.Future[None] = self._loop.create_future()
         self._context = zmq.Context()
         self._shell = self._context.socket(zmq.DEALER)
+        self._heart = self._context.socket(zmq.DEALER)
         self._iopub = self._context.socket(zmq.SUB)
         self._iopub.rcvhwm = 0  # a full queue would lose the message that ends a cell
         self._iopub.subscribe(b"")
         self._takers: dict[zmq.Socket[bytes], Callable[[list[bytes]], None]] = {
             self._shell: self._reply,
             self._iopub: self._publication,
+            self._heart: self._beaten,
         }
-        for socket, port in ((self._shell, "shell_port"), (self._iopub, "iopub_port")):
+        ports = ((self._shell, "shell_port"), (self._iopub, "iopub_port"), (self._heart, "hb_port"))
+        for socket, port in ports:
             socket.linger = 0
             socket.connect(f"ipc://{connection['ip']}-{connection[port]}")
             self._loop.add_reader(socket.fileno(), self._receive, socket)
@@ -85,6 +90,11 @@ class Channels:
     def wake(self) -> None:
         """Send a request that does nothing but wake the kernel's event loop."""
         self._send(self._session.msg("kernel_info_request", {}))
+
+    def beat(self) -> None:
+        """Send a heartbeat."""
+        self._heart.send(b"", zmq.NOBLOCK)
+        self._loop.call_soon(self._receive, self._heart)  # see _send
 
     def close(self) -> None:
         """Close the channels. Idempotent."""
@@ -125,6 +135,9 @@ class Channels:
             self._welcomed.set_result(None)
         if message["parent_header"].get("session") == self._session.session:
             self._on_output(message)
+
+    def _beaten(self, frames: list[bytes]) -> None:
+        self._on_beat()
 
     def _unpack(self, frames: list[bytes]) -> dict[str, Any] | None:
         """Return the message, or None when it is not a well-formed signed one: the kernel's process can write anything

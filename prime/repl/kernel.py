@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from pathlib import Path
 from typing import Literal
 
 from prime_kernel.wire import Binding, Setup
@@ -40,27 +38,23 @@ class KernelRepl:
     def __init__(
         self,
         bindings: tuple[Binding, ...],
+        launch: Launch,
         *,
-        cwd: Path,
-        python: str | None = None,
         generation: int = 1,
         max_calls: int = MAX_CALLS,
         output_limit: int = OUTPUT_LIMIT,
-        environment: Mapping[str, str],
     ) -> None:
         """Prepare a repl; nothing is started yet.
 
         Args:
             bindings: the host calls offered to cells.
-            cwd: the working directory of kernels.
-            python: their interpreter, which needs nothing but ipykernel; None means the host's own.
+            launch: how kernel processes are started.
             generation: the number of the first kernel process.
             max_calls: host calls one cell may make.
             output_limit: bytes of output one cell may publish.
-            environment: the whole environment of kernels; that of this process is not inherited.
         """
         self._setup = Setup(bindings, max_calls, output_limit, secrets.token_hex(16))
-        self._launch = Launch(python or sys.executable, cwd, environment)
+        self._launch = launch
         self._generation = generation
         self._live: LiveKernel | None = None
         self._started: Started | None = None  # not yet yielded
@@ -153,6 +147,7 @@ class KernelRepl:
                 deadline.cancel()
             if not current.finished.is_set():  # nobody listens any more
                 await self._stop("interrupted")
+            live.rest()
             self._cell = None
             if self._stopping is not None:
                 await self._stopping

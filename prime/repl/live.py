@@ -29,6 +29,7 @@ from prime.messages import thaw
 from prime.repl.bridge import Bridge
 from prime.repl.cell import Cell, output
 from prime.repl.channels import Channels
+from prime.repl.heartbeat import Heartbeat
 from prime.repl.process import Folder, KernelProcess, Launch, Unusable
 from prime.repl.signals import CallCancelled, HostCall, Inspection, Outcome, Output, Started, Value
 
@@ -37,6 +38,11 @@ START_TIMEOUT_S = 60.0
 
 #: Seconds a kernel has to say what goes on in it, and the most of its words that are taken: names, lines, characters.
 _INSPECT_S, _NAMES, _PLACES, _TEXT = 2.0, 200, 20, 400
+
+_STUCK = (
+    "the kernel process was there but gave no sign of life for {seconds:g} s (stopped, or out of memory and swapping), "
+    "so it was killed"
+)
 
 #: The oldest ipykernel that announces a subscription (``iopub_welcome``).
 _IPYKERNEL = 7
@@ -63,6 +69,7 @@ class LiveKernel:
         self._process: KernelProcess | None = None
         self._channels: Channels | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._heartbeat = Heartbeat(launch.patience_s, self._beat, self._stuck)
         self._wakes = False
         self._reason: str | None = None
         self._cell: Cell | None = None
@@ -88,7 +95,7 @@ class LiveKernel:
             async with asyncio.timeout(START_TIMEOUT_S):
                 hello, ready = await self._until_ready()
                 session = Session(key=key, session=self._setup.session)
-                self._channels = Channels(connection, session, self._replied, self._published)
+                self._channels = Channels(connection, session, self._replied, self._published, self._heartbeat.answered)
                 await self._channels.welcome()
         except TimeoutError:
             raise KernelStartFailed(f"the kernel was not ready within {START_TIMEOUT_S:g} s{self._printed()}") from None
@@ -106,7 +113,9 @@ class LiveKernel:
     def run(self, cell: Cell, code: str) -> None:
         """Submit a cell. Its signals go to ``cell`` from now on."""
         assert self._channels is not None
+        assert self._process is not None
         self._cell = cell
+        self._process.attend()
         self._open.clear()
         for late in self._backlog:
             cell.put(late)
@@ -116,6 +125,11 @@ class LiveKernel:
             cell.lost(self.lost.result())
         else:
             self._channels.execute(cell.id, code)
+            self._heartbeat.start()
+
+    def rest(self) -> None:
+        """Take notice that no cell runs any more."""
+        self._heartbeat.stop()
 
     async def check(self) -> bool:
         """Tell whether the process still lives; if not, ``lost`` is resolved."""
@@ -183,6 +197,7 @@ class LiveKernel:
 
     async def kill(self, reason: str) -> None:
         """Kill the process and everything that it started, and wait for their end. Idempotent."""
+        self._heartbeat.stop()
         self._reason = self._reason or reason
         if self._process is not None and not self.lost.done():
             self._process.kill()
@@ -204,10 +219,9 @@ class LiveKernel:
         either: set[asyncio.Future[Any]] = {ready, self.lost}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
-            printed = self._printed()
-            if "No module named 'ipykernel'" in printed:
+            if "No module named 'ipykernel'" in self._printed():
                 raise Unusable(f"{self._launch.python} has no ipykernel; {self._advice()}")
-            raise KernelStartFailed(f"{self.lost.result()} before it was ready{printed}")
+            raise KernelStartFailed(f"before it was ready, {self.lost.result()}")
         hello = self._bridge.hello.result()
         if int(hello.ipykernel.partition(".")[0]) < _IPYKERNEL:
             raise Unusable(f"{self._launch.python} has ipykernel {hello.ipykernel}, which is too old; {self._advice()}")
@@ -235,6 +249,16 @@ class LiveKernel:
         if self._process is not None and not self.lost.done():
             if "protocol" in reason:
                 self._reason = self._reason or reason
+            self._process.kill()
+
+    def _beat(self) -> None:
+        assert self._channels is not None
+        self._channels.beat()
+
+    def _stuck(self) -> None:
+        # what waits for its end hears of it
+        if self._process is not None and not self.lost.done():
+            self._reason = self._reason or _STUCK.format(seconds=self._launch.patience_s)
             self._process.kill()
 
     def _frame(self, frame: Frame) -> None:

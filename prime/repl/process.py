@@ -20,6 +20,7 @@ from prime_kernel.launch import SOCKET, TOKEN
 
 from prime import reaper
 from prime.errors import KernelStartFailed
+from prime.repl.death import cause, oom_kills
 
 #: Bytes kept of what the process itself prints, for the message when it does not start.
 _TAIL = 8_192
@@ -43,11 +44,13 @@ class Launch:
         python: the interpreter; it needs ipykernel and nothing else.
         cwd: where cells run.
         environment: the whole environment of the process; ours is not inherited.
+        patience_s: seconds without a heartbeat after which a process that should run a cell counts as stuck.
     """
 
     python: str
     cwd: Path
     environment: Mapping[str, str]
+    patience_s: float = 30.0
 
 
 class Folder:
@@ -84,6 +87,7 @@ class KernelProcess:
         self._descendants: set[psutil.Process] = set()
         self._output = output
         self._tail = b""
+        self._oom_kills = oom_kills()
         asyncio.get_running_loop().add_reader(output, self._read)
 
     @classmethod
@@ -139,14 +143,18 @@ class KernelProcess:
         self._read()
         return self._tail.decode(errors="replace").strip()
 
+    def attend(self) -> None:
+        """Take notice that a cell begins: what the process has printed and the system has done before explains no later
+        end."""
+        self._read()
+        self._tail = b""
+        self._oom_kills = oom_kills()
+
     async def wait(self) -> str:
         """Wait until the process has ended and what it published can be read; return how it ended, in words."""
         code = await self._process.wait()
         await asyncio.sleep(_SETTLE_S)
-        if code >= 0:
-            return f"the kernel process ended by itself with exit code {code}"
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"the kernel process was killed by {name}"
+        return cause(code, self.printed, out_of_memory=oom_kills() > self._oom_kills)
 
     @property
     def over(self) -> bool:
