@@ -5,8 +5,10 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import pdb
 import platform
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +26,7 @@ from . import forks
 from .bridge import Bridge, end_process
 from .cell import Cells
 from .interrupt import InterruptibleKernel, policy
+from .magics import no_debugger
 from .shell import CellCompiler, Shell
 from .threads import inherit_context
 from .wire import PROTOCOL, Hello, Ready, Setup, WireError
@@ -127,6 +130,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     # traitlets keeps the logger at DEBUG and filters in its handler, which costs a formatted record per message
     app.log.setLevel(logging.WARNING)
     os.environ.pop("JPY_PARENT_PID", None)
+    pdb.set_trace = sys.breakpointhook = no_debugger
     received = bridge.receive()
     if received is None or not isinstance(received[0], Setup):
         raise WireError("the host did not answer with its set-up")

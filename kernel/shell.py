@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from ipykernel.displayhook import ZMQShellDisplayHook
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 from IPython.core.compilerop import CachingCompiler
+from IPython.core.error import UsageError
 from IPython.core.formatters import DisplayFormatter
 from IPython.utils.dir2 import get_real_method
+from IPython.utils.text import LSString, SList
 from traitlets import Type
 
-from . import commands, display, failure, forks, lease
+from . import commands, display, failure, forks, lease, magics
 from .bridge import Bridge, Call
 from .interrupt import CELL_FILE
 from .wire import CALL_KEY
 
 _IMAGES = ("image/png", "image/jpeg")
 _SVG = "image/svg+xml"
+#: matplotlib's back ends that open windows.
+_NEEDS_SCREEN = re.compile("qt|gtk|tk|wx|osx|macosx", re.IGNORECASE)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -188,12 +193,45 @@ class Shell(ZMQInteractiveShell):
 
     def init_magics(self) -> None:
         super().init_magics()
-        self.register_magics(commands.CommandMagics)
+        magics.register(self)
+
+    def init_environment(self) -> None:
+        """Leave the environment as the host has set it; ipykernel would ask every program for colours."""
 
     def system(self, cmd: str) -> None:
         """Run ``!cmd``; its exit code is in ``_exit_code``."""
-        command = self.var_expand(cmd, depth=1)
-        self.user_ns["_exit_code"] = commands.run([commands.shell_program(), "-c", command])
+        self._command(self.var_expand(cmd, depth=1))
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> SList | LSString:
+        """Run ``out = !cmd``, ``!!cmd`` or ``%sx cmd`` and return what it writes, as lines or (``split=False``) as one
+        string; its exit code is in ``_exit_code``."""
+        pieces: list[str] = []
+        self._command(self.var_expand(cmd, depth=depth + 1), pieces.append)
+        text = "".join(pieces)
+        return SList(text.splitlines()) if split else LSString(text)
+
+    def _command(self, command: str, out: commands.Writer | None = None) -> None:
+        code = self.user_ns["_exit_code"] = commands.run([commands.shell_program(), "-c", command], None, out, out)
+        if code and self.system_raise_on_error:
+            raise subprocess.CalledProcessError(code, command)
+
+    @property
+    def debugger_cls(self) -> Any:
+        return magics.no_debugger  # what `%run -d` would start
+
+    def ask_yes_no(self, prompt: str, *args: Any, **kwargs: Any) -> NoReturn:
+        raise UsageError(f"nobody can answer {prompt.strip()!r} here; add -f if you mean yes")
+
+    def set_next_input(self, text: str, replace: bool = False) -> NoReturn:
+        raise UsageError(
+            "no cell can be put before you here; show files with `%cat PATH`, or run them with `%run PATH`"
+        )
+
+    def enable_matplotlib(self, gui: str | None = None) -> Any:
+        """Show figures inline, or write them with a back end that needs no screen."""
+        if gui is not None and _NEEDS_SCREEN.match(gui):
+            raise UsageError(f"%matplotlib {gui}: {magics.REFUSED['gui']}")
+        return super().enable_matplotlib(gui)
 
     def init_user_ns(self) -> None:
         super().init_user_ns()

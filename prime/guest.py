@@ -21,7 +21,9 @@ PASSED = (
 #: knows whose a process is.
 SESSION = "PRIME_SESSION"
 
-#: Nobody sits at this terminal: a program that would ask or page must go on or fail.
+#: Nobody sits at this terminal: a program that would ask or page must go on or fail. Not here: ``CI``, by which test
+#: tools and builds do other things than at the user's; ``PYTHONUNBUFFERED``, which makes printing slow, and a program
+#: that ends writes everything anyway. ``ssh`` and ``sudo`` fail by themselves, having no terminal to ask at.
 NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
     {
         "TERM": "dumb",
@@ -29,13 +31,13 @@ NON_INTERACTIVE: Mapping[str, str] = MappingProxyType(
         "GIT_PAGER": "cat",
         "MANPAGER": "cat",
         "SYSTEMD_PAGER": "",
-        "EDITOR": "false",
+        "EDITOR": "false",  # fails, and whoever called it says so
         "VISUAL": "false",
         "GIT_EDITOR": "true",  # takes the proposed message as it is; an empty one makes git give up
         "GIT_SEQUENCE_EDITOR": "true",
         "GIT_MERGE_AUTOEDIT": "no",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
+        "GIT_ASKPASS": "true",  # an empty name and password, which the server refuses
         "SSH_ASKPASS": "false",
         "DEBIAN_FRONTEND": "noninteractive",
         "PIP_NO_INPUT": "1",

@@ -72,10 +72,10 @@ STRANGERS = ("prime.repl", "prime.tools", "prime.providers", "prime.policies", "
 GUEST_IMPORTS = {
     "app": {"IPython", "ipykernel", "tornado", "traitlets"},
     "cell": {"IPython"},
-    "commands": {"IPython"},
     "display": {"IPython"},
     "interrupt": {"ipykernel"},
     "launch": {"ipykernel"},
+    "magics": {"IPython"},
     "shell": {"IPython", "ipykernel", "traitlets"},
     "streams": {"ipykernel"},
     "threads": {"ipykernel"},
