@@ -16,6 +16,7 @@ from prime import locators
 from prime.errors import ToolFailed
 from prime.log import Log
 from prime.messages import Frozen, TextPart, text_of
+from prime.screen import Screen, collapsed, joined
 from prime.tools.base import Tool, tool
 
 #: Longest note, in characters: one recovery snapshot, not a diary.
@@ -101,11 +102,13 @@ class History:
         """Return one step of a turn: the reply, its cells with their whole output, and every call they made."""
         return self._told(turn, step, full=True)
 
-    async def expand(self, seq: int, *, lines: str | None = None, grep: str | None = None) -> Expanded:
+    async def expand(
+        self, seq: int, *, lines: str | None = None, grep: str | None = None, raw: bool = False
+    ) -> Expanded:
         """Return the whole text of entry `seq`: a cell's output, a call's value, a message. lines="10-40" or
-        grep="regular expression" returns only those lines of it."""
+        grep="regular expression" returns only those lines of it. raw=True keeps a cell's escape codes."""
         (entry,) = self._pick(seq)
-        kind, text = self._whole(entry)
+        kind, text = self._whole(entry, raw=raw)
         every = text.splitlines()
         return Expanded(seq=seq, kind=kind, text=_filtered(text, every, lines, grep), lines=len(every))
 
@@ -145,17 +148,17 @@ class History:
             raise ToolFailed("not_found", f"there is no entry {seq}; this session has 0 to {len(self._log) - 1}")
         return self._log.pick([seq])
 
-    def _whole(self, entry: ev.Entry) -> tuple[str, str]:
+    def _whole(self, entry: ev.Entry, *, raw: bool) -> tuple[str, str]:
         event = entry.event
         if isinstance(event, ev.CellEnded):
-            return "output", self._output(event, entry.seq)
+            return "output", self._output(event, entry.seq, raw=raw)
         if isinstance(event, ev.SurfaceReplaced):
             return "replacement", f"stands in for the entries {', '.join(map(str, event.sources))}; expand those"
         if event.type not in _KINDS:
             raise ToolFailed("not_found", f"entry {entry.seq} is a {event.type}, which has no text")
         return _KINDS[event.type](event)
 
-    def _output(self, ended: ev.CellEnded, seq: int) -> str:
+    def _output(self, ended: ev.CellEnded, seq: int, *, raw: bool = False) -> str:
         start = max(
             (
                 entry.seq
@@ -164,19 +167,17 @@ class History:
             ),
             default=seq,
         )
-        pieces: list[str] = []
-        for entry in self._log.entries(start, seq, types=("cell_output",)):
-            if entry.event.cell != ended.cell or entry.event.late:
-                continue
-            # a completion begins on a line of its own, as it was shown
-            if entry.event.stream in ("result", "display") and pieces and not pieces[-1].endswith("\n"):
-                pieces.append("\n")
-            pieces.append(entry.event.text)
-        text = "".join(pieces)
+        outputs = [
+            entry.event
+            for entry in self._log.entries(start, seq, types=("cell_output",))
+            if entry.event.cell == ended.cell and not entry.event.late
+        ]
+        text = "".join(output.text for output in outputs) if raw else _shown(outputs)
         if ended.error is None:
             return text
         gap = "\n" if text and not text.endswith("\n") else ""
-        return text + gap + (ended.error.traceback or f"{ended.error.name}: {ended.error.message}")
+        error = ended.error.traceback or f"{ended.error.name}: {ended.error.message}"
+        return text + gap + (error if raw else collapsed(error))
 
     def _told(self, turn: int, step: int | None, *, full: bool) -> Told:
         said = []
@@ -274,7 +275,7 @@ _KINDS: dict[str, Callable[[Any], tuple[str, str]]] = {
     "notice_given": lambda event: ("notice", event.text),
     "model_replied": lambda event: ("reply", _reply(event)),
     "cell_started": lambda event: ("code", event.code),
-    "cell_output": lambda event: ("output_piece", event.text),
+    "cell_output": lambda event: ("output_piece", collapsed(event.text)),
     "call_refused": lambda event: ("refused", event.text),
     "dispatch_started": lambda event: (event.target, _text(event.arguments)),
     "dispatch_ended": _dispatch_ended,
@@ -295,6 +296,13 @@ def _text(value: Any) -> str:
     if hasattr(value, "items"):
         return "\n".join(f"{key}: {_text(item)}" for key, item in value.items())
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(outputs: list[ev.CellOutput]) -> str:
+    screen, pieces = Screen(), []
+    for output in outputs:
+        pieces += screen.write(output.text, own_line=output.stream in ("result", "display"))
+    return joined([*pieces, *screen.end()])
 
 
 def _hit(entry: ev.Entry, kind: str, text: str, words: list[str]) -> Hit:

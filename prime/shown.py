@@ -10,7 +10,8 @@ from collections import deque
 
 from prime import locators
 from prime.messages import ImagePart, ShownPart, TextPart, plain
-from prime.repl.signals import Ended, Output
+from prime.repl.signals import Ended, Image, Output
+from prime.screen import Screen, collapsed
 
 #: Images of one cell that the model sees; more are named.
 MAX_IMAGES = 8
@@ -19,36 +20,46 @@ MAX_NAMES = 40
 
 
 class Shown:
-    """Collects a cell's output in a bounded amount of memory: at most twice ``limit`` bytes of text.
+    """Collects a cell's output, as a terminal would show it, in a bounded amount of memory: at most twice ``limit``
+    bytes of text and what a :class:`Screen` holds.
 
     ``limit`` is the setting ``visible_output_bytes`` that the system prompt states.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._screen = Screen()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._images: list[ImagePart] = []
         self._head: list[bytes] = []
         self._head_bytes = 0
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
         self._total = 0
-        self._ends_line = True
-        self._images: list[ImagePart] = []
         self._more_images = 0
 
     def add(self, output: Output) -> None:
         """Take in a piece of output."""
-        text = output.text
-        if output.stream in ("result", "display") and not self._ends_line:
-            text = "\n" + text
+        own_line = output.stream in ("result", "display")
+        self._take(self._screen.write(plain(output.text), own_line=own_line))
         if output.image is not None:
-            if len(self._images) < MAX_IMAGES:
-                self._images.append(ImagePart(media_type=output.image.media_type, data=output.image.data))
-                text += f"\n[image {len(self._images)}: {output.image.media_type}]\n"
-            else:
-                self._more_images += 1
-        if text:
-            self._push(plain(text).encode())
-            self._ends_line = text.endswith("\n")
+            self._image(output.image)
+
+    def _image(self, image: Image) -> None:
+        if len(self._images) == MAX_IMAGES:
+            self._more_images += 1
+            return
+        self._images.append(ImagePart(media_type=image.media_type, data=image.data))
+        self._take(self._screen.write(f"[image {len(self._images)}: {image.media_type}]\n", own_line=True))
+
+    def _take(self, pieces: list[str | None]) -> None:
+        for piece in pieces:
+            if piece is None:
+                self._clear()
+            elif piece:
+                self._push(piece.encode())
 
     def finish(self, before: str, after: str, seq: int) -> tuple[ShownPart, ...]:
         """Return the parts: ``before``, the output, ``after``, then the images.
@@ -56,6 +67,7 @@ class Shown:
         The text has at most ``limit`` bytes, for a limit of 1,000 or more: ``before`` gets a quarter, ``after`` a half,
         the output what they leave. ``seq`` is where the cell's result will stand in the log, for the signpost.
         """
+        self._take(self._screen.end())
         if self._more_images:
             after = f"[{self._more_images} more images are not shown]\n{after}"
         before, after = _clip(before, self._limit // 4), _clip(after, self._limit // 2)
@@ -92,7 +104,7 @@ class Shown:
 
 
 def _clip(text: str, room: int) -> str:
-    data = plain(text).encode()
+    data = collapsed(plain(text)).encode()
     if len(data) <= room:
         return data.decode()
     marker = f"[... {len(data):,} bytes, the middle is not shown ...]"

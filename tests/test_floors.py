@@ -23,6 +23,7 @@ FLOORS: dict[str, float] = {
     "prime.guest": 1,
     "prime.locators": 1,
     "prime.reaper": 1,
+    "prime.screen": 1,
     "prime.live": 1.5,
     "prime.config": 1.5,
     "prime.events": 2,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watch import of
+from watch import of, shown
 
 from prime.caps import Limits
 from prime.errors import ToolFailed
@@ -110,6 +110,20 @@ async def test_lines_and_grep_return_a_part(home: Path) -> None:
                 await expand(seq, **wrong)  # type: ignore[arg-type]
         with pytest.raises(ToolFailed, match="there is no entry"):
             await expand(10_000)
+
+
+async def test_output_is_expanded_as_it_was_shown_and_raw_as_it_was_written(home: Path) -> None:
+    async def play(code: str, cell: ScriptedCell) -> object:
+        cell.print("\r 10%", stream="stderr")
+        cell.print("\r100%\x1b[3", stream="stderr")
+        cell.print("1mred\x1b[0m\n")
+        return None
+
+    async with scripted([], play, home=home) as stage:
+        assert shown(await stage.agent.cell("x")) == "100%red"
+        expand, seq = History(stage.log).expand, len(stage.log) - 1
+        assert (await expand(seq)).text == "100%red\n"
+        assert (await expand(seq, raw=True)).text == "\r 10%\r100%\x1b[31mred\x1b[0m\n"
 
 
 async def test_a_pattern_that_takes_forever_is_an_error(home: Path) -> None:

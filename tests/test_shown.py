@@ -145,3 +145,18 @@ def test_a_kernel_that_could_not_be_started_did_not_die() -> None:
     failed = Failed("KernelStartFailed", "no such interpreter", "")
     words = shown.outcome(Ended("died", None, failed, (), (), (), 0, 0.0), False)
     assert words == "[the kernel could not be started, and nothing ran: no such interpreter]"
+
+
+def test_clearing_the_screen_takes_images_and_text_away() -> None:
+    collected = Shown(1_000)
+    for number in range(20):
+        collected.add(Output("stdout", "\x1b[2J"))
+        collected.add(Output("display", f"state {number}", image=PICTURE))
+    collected.add(Output("stdout", "\x1b[2J"))
+    text, *images = collected.finish("", "", 7)
+    assert text == TextPart(text="state 19\n[image 1: image/png]")
+    assert len(images) == 1
+
+
+def test_an_error_loses_its_colours() -> None:
+    assert finished(["out"], after="\x1b[31mred\x1b[0m") == "out\nred"

@@ -12,7 +12,7 @@ from prime import events as ev
 from prime.cli.interrupts import on_interrupt
 from prime.config import Config
 from prime.messages import text_of
-from prime.views.terminal import plain
+from prime.screen import collapsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ async def run(config: Config, job: Job) -> int:
                 if job.as_json:
                     print(_json(ended, shown), flush=True)
                 elif shown:
-                    print(plain(shown), flush=True)
+                    print(collapsed(shown), flush=True)
                 failed |= ended.status != "ok"
                 if cancel.is_set() or (failed and not job.keep_going):
                     break

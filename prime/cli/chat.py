@@ -24,6 +24,7 @@ from prime.config import Config
 from prime.errors import PrimeError
 from prime.log import read
 from prime.messages import Delta
+from prime.screen import collapsed
 from prime.sessions import Sessions
 from prime.views import terminal
 from prime.views.transcript import one_line, transcript
@@ -141,7 +142,7 @@ class Conversation:
     def notes(self, rest: str) -> None:
         """Print the agent's note."""
         note = self._agent.state.notes
-        self._console.print(terminal.plain(note.text) if note else terminal.note("no note yet"))
+        self._console.print(collapsed(note.text) if note else terminal.note("no note yet"))
 
     def sessions(self, rest: str) -> None:
         """List the newest sessions."""
@@ -149,7 +150,7 @@ class Conversation:
             if number == 10:
                 break
             here = "*" if row.id == self._agent.session else " "
-            self._console.print(f"{here} {row.id}  {row.turns:>3} turns  {terminal.plain(one_line(row.title, 40))}")
+            self._console.print(f"{here} {row.id}  {row.turns:>3} turns  {collapsed(one_line(row.title, 40))}")
 
     def usage(self, rest: str) -> None:
         """Say what the session cost so far."""

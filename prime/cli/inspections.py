@@ -8,7 +8,7 @@ from prime import peek
 from prime.cli import recorded
 from prime.errors import SessionNotOpen
 from prime.repl.signals import Inspection
-from prime.views.terminal import plain
+from prime.screen import collapsed
 
 _SILENT = "the kernel does not answer now: a long call of C code holds its interpreter"
 
@@ -44,7 +44,7 @@ def lines(inspection: Inspection | None) -> list[str]:
         found.append(f"  {place.file.strip('<>')} line {place.line}{function}: {place.source}")
     if inspection.calls:
         found.append(f"waits for {', '.join(inspection.calls[:10])}" + _rest(len(inspection.calls) - 10))
-    return [plain(line) for line in (*found, *names(inspection))]
+    return [collapsed(line) for line in (*found, *names(inspection))]
 
 
 def names(inspection: Inspection) -> list[str]:
@@ -54,7 +54,7 @@ def names(inspection: Inspection) -> list[str]:
     if not inspection.names:
         return ["no names yet"]
     shown = ", ".join(f"{each.name}: {each.text}" for each in inspection.names)
-    return [plain(f"names: {shown}" + _rest(inspection.further))]
+    return [collapsed(f"names: {shown}" + _rest(inspection.further))]
 
 
 def _running(inspection: Inspection) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from prime import pricing
+from prime.screen import collapsed
 from prime.views.calls import described, duration
 from prime.views.transcript import Cell, Notice, Output, Reply, Said, Step, Transcript, Turn, image_name
 
@@ -96,11 +97,11 @@ def _outputs(cell: Cell, folder: str | None) -> Iterator[str]:
         text += _text(output)
         if output.event.image is not None:
             if text.strip():
-                yield _fenced(text, "text")
+                yield _fenced(collapsed(text), "text")
             text = ""
             yield _image(image_name(output.seq, output.event.image), folder)
     if text.strip():
-        yield _fenced(text, "text")
+        yield _fenced(collapsed(text), "text")
 
 
 def _text(output: Output) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from prime import events as ev
 from prime.messages import Delta, ImagePart, text_of
+from prime.screen import collapsed
 from prime.views import terminal
 from prime.views.calls import called
 from prime.views.transcript import notice, one_line
@@ -85,7 +86,7 @@ class Progress:
         self._targets.append(event.target)
         if len(self._targets) <= CALLS_SHOWN:
             line = one_line(f"→ {called(event.target, event.arguments)}", max(self._console.width - 4, 20))
-            self._print(Text(f"  {terminal.plain(line)}", style="dim"))
+            self._print(Text(f"  {collapsed(line)}", style="dim"))
         elif len(self._targets) == CALLS_SHOWN + 1:
             self._print(Text("  → …", style="dim"))
 
@@ -145,4 +146,4 @@ class Words:
         return line
 
     def _write(self, line: str) -> None:
-        self._console.print(Text(terminal.plain(line)), soft_wrap=True)
+        self._console.print(Text(collapsed(line)), soft_wrap=True)

@@ -17,14 +17,13 @@ from rich.text import Text
 from prime import events as ev
 from prime import pricing
 from prime.messages import text_of
+from prime.screen import collapsed
 from prime.views.calls import condensed, duration
 from prime.views.transcript import Cell, Notice, Reply, Said, Step, Transcript, Turn
 
 #: Lines of a cell's result that are shown; the log has them all.
 SHOWN_LINES = 24
 _INDENT, _BAR = Text("  "), Text.assemble(("│ ", "dim"))
-#: Everything that is no text: C0 without tab and newline, DEL, C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _python = Syntax("", "python", theme="ansi_dark", background_color="default")
 
 
@@ -33,16 +32,9 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
-def plain(text: str) -> str:
-    """Return text that a terminal only prints: of a line that was overwritten its last state, control characters as
-    visible signs."""
-    lines = (line.removesuffix("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return _CONTROL.sub(lambda found: chr(0x2400 + ord(found[0])) if ord(found[0]) < 0x20 else "�", "\n".join(lines))
-
-
 def code(source: str) -> Text:
     """Return a cell's code, highlighted, with a bar at its left."""
-    highlighted = _python.highlight(plain(source).rstrip("\n"))
+    highlighted = _python.highlight(collapsed(source).rstrip("\n"))
     highlighted.rstrip()
     return _prefixed(_BAR, highlighted)
 
@@ -54,13 +46,13 @@ def result(ended: ev.CellEnded, targets: list[str]) -> Text:
         about.append(ended.status)
     about.append(duration(ended.duration_s))
     line = Text(f"  [{' · '.join(about)}]", style="red" if ended.status != "ok" else "dim")
-    shown = _context_free(plain(text_of(ended.shown))).rstrip()
+    shown = _context_free(collapsed(text_of(ended.shown))).rstrip()
     return Text("\n").join([_prefixed(_INDENT, Text(_head_and_tail(shown))), line]) if shown else line
 
 
 def note(text: str, style: str = "dim") -> Text:
     """Return words of the program itself in one dim line."""
-    return Text(f"  [{' '.join(plain(text).split())}]", style=style)
+    return Text(f"  [{' '.join(collapsed(text).split())}]", style=style)
 
 
 def document(whole: Transcript) -> Group:
@@ -74,9 +66,11 @@ def turn(one: Turn) -> Group:
 
 
 def _document(whole: Transcript) -> Iterator[RenderableType]:
-    yield Text(plain(whole.title) or whole.session, style="bold")
+    yield Text(collapsed(whole.title) or whole.session, style="bold")
     price = f" · price {pricing.shown(pricing.total(whole.usage))}" if whole.usage else ""
-    yield Text(f"{whole.session} · {plain(whole.cwd)}{f' · {whole.model}' if whole.model else ''}{price}", style="dim")
+    yield Text(
+        f"{whole.session} · {collapsed(whole.cwd)}{f' · {whole.model}' if whole.model else ''}{price}", style="dim"
+    )
     for item in whole.items:
         if isinstance(item, Turn):
             yield from _turn(item)
@@ -88,7 +82,7 @@ def _turn(one: Turn) -> Iterator[RenderableType]:
     yield Rule(f"turn {one.number}", style="dim", align="left")
     for item in one.items:
         if isinstance(item, Said):
-            yield Text(f"> {plain(item.text)}", style="bold cyan")
+            yield Text(f"> {collapsed(item.text)}", style="bold cyan")
         elif isinstance(item, Notice):
             yield note(item.text)
         else:
@@ -101,7 +95,7 @@ def _step(step: Step) -> Iterator[RenderableType]:
     for item in step.items:
         if isinstance(item, Reply):
             if item.text:
-                yield Markdown(plain(item.text))
+                yield Markdown(collapsed(item.text))
             if item.interrupted:
                 yield note("interrupted here", "yellow")
         else:
