@@ -6,10 +6,15 @@ exists.
 
 from __future__ import annotations
 
+from prime.events import FORMAT
+
 
 def expand(seq: int) -> str:
-    """Return the call that gives back entry ``seq``, whole or filtered."""
-    return f"history.expand(seq={seq})"
+    """Return the call that gives back entry ``seq``, whole or filtered.
+
+    The number of an entry is good for the format of the log that it was printed under, so the call says which.
+    """
+    return f"history.expand(seq={seq}, format={FORMAT})"
 
 
 def turn(number: int) -> str:

@@ -29,6 +29,12 @@ MAX_HITS = 20
 PATTERN_SECONDS = 2.0
 
 
+_STALE = (
+    "seq={seq} was given with format={format}, and numbers of entries are good for format={current} only; "
+    "get the number anew from history.search(...) or history.turn(n)"
+)
+
+
 class Expanded(Frozen):
     """One logged thing, whole or filtered. ``lines`` is how many the whole has."""
 
@@ -103,10 +109,19 @@ class History:
         return self._told(turn, step, full=True)
 
     async def expand(
-        self, seq: int, *, lines: str | None = None, grep: str | None = None, raw: bool = False
+        self,
+        seq: int,
+        *,
+        format: int | None = None,
+        lines: str | None = None,
+        grep: str | None = None,
+        raw: bool = False,
     ) -> Expanded:
-        """Return the whole text of entry `seq`: a cell's output, a call's value, a message. lines="10-40" or
-        grep="regular expression" returns only those lines of it. raw=True keeps a cell's escape codes."""
+        """Return the whole text of entry `seq`: a cell's output, a call's value, a message; `format` stands beside the
+        seq wherever one is printed. lines="10-40" or grep="regular expression" returns only those lines of it. raw=True
+        keeps a cell's escape codes."""
+        if format != ev.FORMAT:
+            raise ToolFailed("stale", _STALE.format(seq=seq, format=format, current=ev.FORMAT))
         (entry,) = self._pick(seq)
         kind, text = self._whole(entry, raw=raw)
         every = text.splitlines()

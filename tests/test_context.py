@@ -37,7 +37,7 @@ def test_shrinking_makes_every_long_result_shorter_and_leaves_the_rest(texts: li
     for operation in operations:
         whole = texts[operation.start // 2]
         assert len(text_of(operation.message.parts)) < len(whole)
-        assert f"history.expand(seq={operation.start})" in text_of(operation.message.parts)
+        assert f"history.expand(seq={operation.start}, format=1)" in text_of(operation.message.parts)
         assert operation.message.call_id == f"call-{operation.start // 2}"
 
 

@@ -227,7 +227,7 @@ async def test_overflow_shrinks_what_was_shown_and_tries_once_more(home: Path) -
         assert len(str(third.messages)) < 1_500 < len(str(second.messages))
         stub = text_of(third.messages[-1].parts)
         (ended,) = stage.log.entries(types=("cell_ended",))
-        assert f"history.expand(seq={ended.seq})" in stub
+        assert f"history.expand(seq={ended.seq}, format=1)" in stub
         assert [event.outcome for event in of(stage.log, "step_ended")] == ["done", "overflow", "done"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from watch import of, shown
 
 from prime.caps import Limits
 from prime.errors import ToolFailed
+from prime.events import FORMAT
 from prime.recall import NOTE_LIMIT, History
 from prime.testing import ScriptedCell, scripted
 
@@ -101,7 +103,7 @@ async def test_lines_and_grep_return_a_part(home: Path) -> None:
 
     async with scripted([], play, home=home) as stage:
         await stage.agent.cell("x")
-        expand, seq = History(stage.log).expand, len(stage.log) - 1
+        expand, seq = functools.partial(History(stage.log).expand, format=FORMAT), len(stage.log) - 1
         assert (await expand(seq, lines="7")).text == "line 7"
         assert (await expand(seq, lines="99-300")).text == "line 99\nline 100"
         assert (await expand(seq, grep="9$", lines="1-20")).text == "9: line 9\n19: line 19"
@@ -110,6 +112,9 @@ async def test_lines_and_grep_return_a_part(home: Path) -> None:
                 await expand(seq, **wrong)  # type: ignore[arg-type]
         with pytest.raises(ToolFailed, match="there is no entry"):
             await expand(10_000)
+        for stale in (None, FORMAT + 1):
+            with pytest.raises(ToolFailed, match=r"get the number anew from history\.search"):
+                await expand(10_000, format=stale)
 
 
 async def test_output_is_expanded_as_it_was_shown_and_raw_as_it_was_written(home: Path) -> None:
@@ -121,7 +126,7 @@ async def test_output_is_expanded_as_it_was_shown_and_raw_as_it_was_written(home
 
     async with scripted([], play, home=home) as stage:
         assert shown(await stage.agent.cell("x")) == "100%red"
-        expand, seq = History(stage.log).expand, len(stage.log) - 1
+        expand, seq = functools.partial(History(stage.log).expand, format=FORMAT), len(stage.log) - 1
         assert (await expand(seq)).text == "100%red\n"
         assert (await expand(seq, raw=True)).text == "\r 10%\r100%\x1b[31mred\x1b[0m\n"
 
@@ -134,7 +139,7 @@ async def test_a_pattern_that_takes_forever_is_an_error(home: Path) -> None:
     async with scripted([], play, home=home) as stage:
         await stage.agent.cell("x")
         with pytest.raises(ToolFailed, match="takes too long"):
-            await History(stage.log).expand(len(stage.log) - 1, grep="(a|aa)+$")
+            await History(stage.log).expand(len(stage.log) - 1, format=FORMAT, grep="(a|aa)+$")
 
 
 async def test_a_turn_and_a_step_are_told_again(played: list[dict[str, Any]], home: Path) -> None:

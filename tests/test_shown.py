@@ -63,7 +63,7 @@ def test_the_text_never_exceeds_the_limit_and_is_cut_between_code_points(
 def test_a_cut_says_how_much_there_was_and_keeps_both_ends(pieces: list[str], times: int) -> None:
     whole = "".join(pieces) * times
     text = finished(pieces * times)
-    found = re.search(r"\n\[\.\.\. ([\d,]+) bytes in all, .*history\.expand\(seq=7\).*\.\.\.\]\n", text)
+    found = re.search(r"\n\[\.\.\. ([\d,]+) bytes in all, .*history\.expand\(seq=7, format=1\).*\.\.\.\]\n", text)
     if found is None:
         assert text == whole.removesuffix("\n")
         return
