@@ -95,6 +95,7 @@ async def workshop(
         repl = KernelRepl(
             catalogue.bindings(),
             launch,
+            waits=catalogue.waits(),
             generation=log.state.kernel.generation + 1,
             output_limit=config.output_limit_bytes,
         )

@@ -100,6 +100,30 @@ async def test_a_deadline_is_a_status_of_its_own(shared: Kernel) -> None:
     assert await shared.value("deadline") == "1"
 
 
+async def test_waiting_does_not_count_and_computing_beside_it_does(tmp_path: Path) -> None:
+    waiting = kernel(tmp_path, waits={"tools.slow"})
+    wait = "w = tools.slow(1)\nfrom asyncio import sleep\n"
+    try:
+        await waiting.cell("import time; await tools.echo(1)")
+        code = f"{wait}async def later():\n    await sleep(1.5)\n    await tools.release()\n"
+        seen = await waiting.cell(f"{code}t = asyncio.create_task(later())\nawait w", timeout_s=0.5)
+        assert (seen.status, seen.result) == ("ok", "1")
+        assert seen.ended.duration_s > 1  # the time that is told is the real one
+        for busy in ("while True: pass", "await tools.release()\nawait w\nawait sleep(60)", "time.sleep(60)"):
+            seen = await waiting.cell((wait if busy != "time.sleep(60)" else "") + busy, timeout_s=0.5)
+            assert seen.status == "timeout"
+            assert seen.ended.duration_s < 20
+    finally:
+        await waiting.repl.close()
+
+
+@pytest.mark.parametrize(
+    "error", ["TimeoutError", "asyncio.TimeoutError", "KeyboardInterrupt", "asyncio.CancelledError"]
+)
+async def test_an_error_that_looks_like_a_stop_is_an_error(shared: Kernel, error: str) -> None:
+    assert (await shared.cell(f"raise {error}('mine')", timeout_s=30)).status == "error"
+
+
 async def test_what_swallows_every_interrupt_is_killed(own: Kernel) -> None:
     await own.cell("gone = 1")
     seen = await own.interrupted(

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
 from prime.errors import ConfigError, ToolFailed
-from prime.tools.base import Tool, tool
+from prime.tools.base import Tool, tool, waiting
 from prime.tools.catalogue import BUILTIN, Catalogue
 from prime.tools.signature import type_text
 from prime.tools.workspace import Workspace
@@ -315,3 +315,13 @@ async def test_built_in_tools_describe_themselves(item: Tool):
     assert binding.returns.startswith("{")
     ast.parse(binding.returns, mode="eval")
     assert item.schema["additionalProperties"] is False
+
+
+async def test_the_tools_that_wait_are_known_by_their_targets():
+    @waiting
+    @tool(parallel=True)
+    async def patient() -> None:
+        """Wait for somebody."""
+
+    assert Catalogue([lookup, patient]).waits() == {"tools.patient"}
+    assert await patient.run(Workspace("."), {}) is None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Literal
 
 from prime_kernel.wire import Binding, Setup
 
 from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.cell import Cell
+from prime.repl.deadline import Deadline
 from prime.repl.live import LiveKernel
 from prime.repl.process import Launch, Unusable
-from prime.repl.signals import Ended, Inspection, Lost, Outcome, Signal, Started
+from prime.repl.signals import Ended, HostCall, Inspection, Lost, Outcome, Signal, Started
 
 #: Default caps of one cell: host calls, and bytes of output.
 MAX_CALLS = 10_000
@@ -40,6 +42,7 @@ class KernelRepl:
         bindings: tuple[Binding, ...],
         launch: Launch,
         *,
+        waits: Collection[str] = (),
         generation: int = 1,
         max_calls: int = MAX_CALLS,
         output_limit: int = OUTPUT_LIMIT,
@@ -49,17 +52,21 @@ class KernelRepl:
         Args:
             bindings: the host calls offered to cells.
             launch: how kernel processes are started.
+            waits: the targets of those that wait for what has limits of its own: while one is open, a cell's deadline
+                counts only the processor time of the kernel.
             generation: the number of the first kernel process.
             max_calls: host calls one cell may make.
             output_limit: bytes of output one cell may publish.
         """
         self._setup = Setup(bindings, max_calls, output_limit, secrets.token_hex(16))
         self._launch = launch
+        self._waits = frozenset(waits)
         self._generation = generation
         self._live: LiveKernel | None = None
         self._started: Started | None = None  # not yet yielded
         self._starting: asyncio.Task[None] | None = None
         self._cell: Cell | None = None
+        self._deadline: Deadline | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._busy = False
         self._early = False  # interrupted before the cell was submitted
@@ -98,6 +105,8 @@ class KernelRepl:
 
     async def answer(self, call: int, outcome: Outcome) -> None:
         """See :meth:`prime.repl.signals.Repl.answer`."""
+        if self._deadline is not None:
+            self._deadline.end(call)
         if self._live is not None:
             self._live.answer(call, outcome)
 
@@ -133,18 +142,21 @@ class KernelRepl:
         self, live: LiveKernel, code: str, cell: str, timeout_s: float | None
     ) -> AsyncGenerator[Signal, None]:
         current = self._cell = Cell(cell, live.generation, _HOST_CAP * self._setup.output_limit)
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout_s is None else loop.call_later(timeout_s, self._stop_soon, "timeout")
+        if timeout_s is not None:
+            self._deadline = Deadline(timeout_s, live.cpu_s, partial(self._stop_soon, "timeout"))
         try:
             live.run(current, code)
             async for signal in current.signals():
                 live.delivered()
+                if isinstance(signal, HostCall) and signal.target in self._waits and self._deadline is not None:
+                    self._deadline.begin(signal.call)
                 if isinstance(signal, Ended):
                     self._cell = None
                 yield signal
         finally:
-            if deadline is not None:
-                deadline.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
             if not current.finished.is_set():  # nobody listens any more
                 await self._stop("interrupted")
             live.rest()

@@ -138,6 +138,10 @@ class LiveKernel:
         await self.lost
         return False
 
+    def cpu_s(self) -> float:
+        """Return the processor seconds that the process itself has used."""
+        return 0.0 if self._process is None else self._process.cpu_s()
+
     def delivered(self) -> None:
         """Take notice that the consumer took a signal: reading may go on."""
         if self._cell is not None and self._cell.roomy:

@@ -166,6 +166,14 @@ class KernelProcess:
         except psutil.NoSuchProcess:
             return True
 
+    def cpu_s(self) -> float:
+        """Return the processor seconds that it has used, without its children's; 0 when it is gone."""
+        try:
+            used = psutil.Process(self.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return float(used.user + used.system)
+
     def interrupt(self) -> None:
         """Send SIGINT to the group, so that ordinary children of the cell end with it."""
         self._signal(signal.SIGINT)

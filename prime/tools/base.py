@@ -6,6 +6,7 @@ functions of (arguments, value), so any of them can be made again from a stored 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -48,6 +49,8 @@ class Tool(Generic[P, R]):
         function: the body, as it was written.
         parallel: whether it may run beside other calls of the cell; else it waits for all and blocks later ones.
         effects: whether it changes the world, so that the log must be durable before it starts.
+        waits: whether it waits for something that has limits of its own (another agent, a job, a person), so that the
+            time does not count towards the cell's deadline; see :func:`waiting`.
     """
 
     target: str
@@ -58,6 +61,7 @@ class Tool(Generic[P, R]):
     signature: Signature
     model_view: Projection | None
     human_view: Projection | None
+    waits: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the body as the ordinary function it is: nothing is checked, no thread, no workspace given."""
@@ -219,6 +223,12 @@ def tool(
         raise TypeError(f"tool {name}: it has no docstring, which is all the model knows about it; write one")
     signature = read_signature(function)
     return Tool(f"{namespace}.{name}", doc, function, parallel, effects, signature, for_model, for_human)
+
+
+def waiting(item: Tool[P, R]) -> Tool[P, R]:
+    """Make a tool one that waits for something that has limits of its own: while a call of it is open, the cell's
+    deadline counts computing only. Also a decorator, above ``@tool``."""
+    return dataclasses.replace(item, waits=True)
 
 
 def _projected(view: Projection, default: Projection, arguments: dict[str, Any], value: Any) -> str:

@@ -63,3 +63,7 @@ class Catalogue:
     def bindings(self) -> tuple[Binding, ...]:
         """Return what the kernel needs to offer them, in order."""
         return tuple(item.binding() for item in self)
+
+    def waits(self) -> frozenset[str]:
+        """Return the targets of those that wait for what has limits of its own."""
+        return frozenset(item.target for item in self if item.waits)
