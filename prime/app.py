@@ -34,6 +34,7 @@ from prime.providers.replay import ReplayProvider
 from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, History, Notes
 from prime.repl.kernel import KernelRepl
+from prime.repl.pool import Pool
 from prime.repl.process import Launch
 from prime.repl.signals import Inspection
 from prime.sessions import Sessions
@@ -68,12 +69,13 @@ async def workshop(
     session: str | None = None,
     tools: Iterable[Tool] = (),
     window: int | None = None,
+    pool: Pool | None = None,
 ) -> AsyncIterator[Workshop]:
     """Open a session, a new one by default, and everything that cells need; close it all at the end, and end every
     process that its cells and tools have started.
 
     ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window`` is
-    the model's, in tokens.
+    the model's, in tokens. ``pool`` holds the kernels of a family of agents, by default this one's alone.
 
     Raises:
         LogError: the session cannot be opened.
@@ -98,6 +100,7 @@ async def workshop(
             waits=catalogue.waits(),
             generation=log.state.kernel.generation + 1,
             output_limit=config.output_limit_bytes,
+            pool=pool or Pool(config.max_kernels),
         )
         limits = Limits(
             max_steps=config.max_steps,

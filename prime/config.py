@@ -68,6 +68,7 @@ class Config(BaseModel):
         visible_output_bytes: of a cell's output that the model sees.
         output_limit_bytes: of a cell's output that the log keeps.
         memory_limit_bytes: of data of the kernel, and of each process that it starts; Linux alone enforces it.
+        max_kernels: alive at once, of an agent with its children.
         idle_timeout_s: silence of a streaming model that counts as a failure.
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
@@ -90,6 +91,7 @@ class Config(BaseModel):
     visible_output_bytes: int = Field(12_000, ge=1_000)
     output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     memory_limit_bytes: int | None = Field(None, ge=512 * 1024 * 1024)
+    max_kernels: int = Field(32, gt=0)
     idle_timeout_s: float = Field(120.0, gt=0)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)

@@ -15,6 +15,7 @@ PrimeError                      anything a caller may want to catch from this pa
 │   └── RequestMismatch         what was about to be sent is not what the log says
 ├── ReplError                   the kernel
 │   ├── KernelStartFailed       it could not be started: says what was tried
+│   │   └── TooManyKernels      as many as may be are alive, and each is needed
 │   └── CellBusy                a second cell while one runs
 ├── ProviderError               a model request failed; ``code`` says how, ``retryable`` whether again makes sense
 └── ToolFailed                  raised by a tool body; becomes an error value, never a traceback of ours
@@ -89,6 +90,10 @@ class ReplError(PrimeError):
 
 class KernelStartFailed(ReplError):
     """The kernel could not be started."""
+
+
+class TooManyKernels(KernelStartFailed):
+    """As many kernels as may be are alive, and each of them is needed."""
 
 
 class CellBusy(ReplError):

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Literal
 
 from prime_kernel.wire import Binding, Setup
+from zmq import ZMQError
 
 from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.cell import Cell
 from prime.repl.deadline import Deadline
 from prime.repl.live import LiveKernel
+from prime.repl.pool import Pool
 from prime.repl.process import Launch, Unusable
 from prime.repl.signals import Ended, HostCall, Inspection, Lost, Outcome, Signal, Started
 
@@ -46,6 +48,7 @@ class KernelRepl:
         generation: int = 1,
         max_calls: int = MAX_CALLS,
         output_limit: int = OUTPUT_LIMIT,
+        pool: Pool | None = None,
     ) -> None:
         """Prepare a repl; nothing is started yet.
 
@@ -57,10 +60,12 @@ class KernelRepl:
             generation: the number of the first kernel process.
             max_calls: host calls one cell may make.
             output_limit: bytes of output one cell may publish.
+            pool: the kernels beside which it starts its own; by default it is alone.
         """
         self._setup = Setup(bindings, max_calls, output_limit, secrets.token_hex(16))
         self._launch = launch
         self._waits = frozenset(waits)
+        self._pool = pool or Pool()
         self._generation = generation
         self._live: LiveKernel | None = None
         self._started: Started | None = None  # not yet yielded
@@ -68,9 +73,15 @@ class KernelRepl:
         self._cell: Cell | None = None
         self._deadline: Deadline | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._parting: asyncio.Task[None] | None = None
         self._busy = False
-        self._early = False  # interrupted before the cell was submitted
+        self._early = asyncio.Event()  # interrupted before the cell was submitted
         self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether a kernel process lives."""
+        return self._live is not None and not self._live.lost.done()
 
     async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncGenerator[Signal, None]:
         """See :meth:`prime.repl.signals.Repl.run`. Closing the iterator early stops the cell.
@@ -79,8 +90,11 @@ class KernelRepl:
         """
         if self._busy:
             raise CellBusy("a cell is running in this kernel; wait for its end or interrupt it")
-        self._busy, self._early = True, False
+        self._busy = True
+        self._early.clear()
         try:
+            if self._parting is not None:
+                await self._parting
             live = self._live
             if live is not None and not await live.check():
                 self._live = None
@@ -93,10 +107,11 @@ class KernelRepl:
             if self._started is not None:
                 started, self._started = self._started, None
                 yield started
-            assert self._live is not None
-            if self._early:
+            if self._early.is_set():
                 yield Ended("interrupted", None, None, (), (), (), 0, 0.0)
                 return
+            assert self._live is not None
+            self._pool.used(self)
             async with aclosing(self._run(self._live, code, cell, timeout_s)) as signals:
                 async for signal in signals:
                     yield signal
@@ -111,8 +126,10 @@ class KernelRepl:
             self._live.answer(call, outcome)
 
     async def interrupt(self) -> None:
-        """See :meth:`prime.repl.signals.Repl.interrupt`. A cell whose kernel is still starting is not run at all."""
-        self._early = self._busy and self._cell is None
+        """See :meth:`prime.repl.signals.Repl.interrupt`. A cell whose kernel is still starting is not run at all; the
+        start goes on, for the next one."""
+        if self._busy and self._cell is None:
+            self._early.set()
         await self._stop("interrupted")
 
     async def inspect(self) -> Inspection | None:
@@ -124,9 +141,21 @@ class KernelRepl:
         if self._live is None and self._starting is None and not self._closed:
             self._starting = asyncio.ensure_future(self._start())
 
+    async def give_up(self, reason: str) -> bool:
+        """End the kernel, for ``reason``, if nobody would miss it: no cell runs, and neither a name nor a child process
+        is alive. Tell whether that was so. The next cell starts another one."""
+        live = self._live
+        found = None if live is None or self._busy else await live.inspect()
+        if live is None or found is None or not found.answered or found.names or self._busy or live.has_children:
+            return False
+        self._parting = asyncio.ensure_future(live.close(reason))
+        await asyncio.shield(self._parting)
+        return True
+
     async def close(self) -> None:
         """See :meth:`prime.repl.signals.Repl.close`."""
         self._closed = True
+        self._pool.leave(self)
         starting, self._starting = self._starting, None
         if starting is not None:
             starting.cancel()
@@ -194,34 +223,50 @@ class KernelRepl:
         await live.kill(f"the cell did not stop within {_KILL_AFTER_S:g} s of its interrupt, so the kernel was killed")
 
     async def _ensure(self) -> None:
-        """Have a live kernel."""
+        """Have a live kernel, unless the cell is interrupted before."""
         if self._closed:
             raise KernelStartFailed("this repl is closed; make a new one")
-        starting, self._starting = self._starting, None
-        if starting is not None:
+        if self._live is not None:
+            return
+        await self.prewarm()
+        assert self._starting is not None
+        starting, interrupted = self._starting, asyncio.ensure_future(self._early.wait())
+        try:
+            await asyncio.wait({starting, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            interrupted.cancel()
+        if starting.cancelled():
+            raise KernelStartFailed("this repl was closed while its kernel started")
+        if starting.done():
+            self._starting = None
             await starting
-        if self._live is None or self._live.lost.done():
-            await self._start()
 
     async def _start(self) -> None:
-        """Start a kernel, trying three times."""
-        for pause in (*_BACK_OFF_S, None):
+        """Start a kernel when it is its turn, trying three times."""
+        async with self._pool.starting(self):
+            for pause in (*_BACK_OFF_S, None):
+                try:
+                    await self._try()
+                except Unusable:
+                    raise
+                except KernelStartFailed as error:
+                    if pause is None:
+                        tries = len(_BACK_OFF_S) + 1
+                        raise KernelStartFailed(f"no kernel after {tries} tries; the last one: {error}") from None
+                    await asyncio.sleep(pause)
+                else:
+                    self._starting = None  # a failure stays, for the cell that asks
+                    return
+
+    async def _try(self) -> None:
+        try:
             live = LiveKernel(self._generation, self._setup, self._launch)
             try:
                 self._started = await live.start()
-            except Unusable:
-                await live.close()
-                raise
-            except KernelStartFailed as error:
-                await live.close()
-                if pause is None:
-                    tries = len(_BACK_OFF_S) + 1
-                    raise KernelStartFailed(f"no kernel after {tries} tries; the last one: {error}") from None
-                await asyncio.sleep(pause)
             except BaseException:
                 await live.close()
                 raise
-            else:
-                self._live = live
-                self._generation += 1
-                return
+        except (OSError, ZMQError) as error:
+            raise KernelStartFailed(f"no folder or socket can be made for it: {error}") from error
+        self._live = live
+        self._generation += 1

@@ -208,9 +208,14 @@ class LiveKernel:
         if self._watch is not None:
             await self._watch
 
-    async def close(self) -> None:
+    @property
+    def has_children(self) -> bool:
+        """Whether something lives that the process has started."""
+        return self._process is not None and self._process.has_children
+
+    async def close(self, reason: str = "the kernel was closed") -> None:
         """Kill the process if it lives and release everything. Idempotent."""
-        await self.kill("the kernel was closed")
+        await self.kill(reason)
         self._bridge.close()
         if self._channels is not None:
             self._channels.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -27,6 +28,9 @@ _TAIL = 8_192
 
 #: A Unix socket's path has at most 107 bytes (103 on macOS); ours add at most 20 to the folder's.
 _LONGEST_FOLDER = 80
+
+#: Want of processes, memory, or descriptors: it may pass.
+_PASSING = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 #: Seconds from the end of a process until what it had published is surely read.
 _SETTLE_S = 0.05
@@ -124,6 +128,8 @@ class KernelProcess:
             )
         except OSError as error:
             os.close(read)
+            if error.errno in _PASSING:
+                raise KernelStartFailed(f"no process can be started: {error.strerror}") from None
             raise Unusable(
                 f"no kernel can be started with {launch.python} in {launch.cwd}: {error.strerror or error}; "
                 "check both paths"
@@ -173,6 +179,14 @@ class KernelProcess:
         except psutil.NoSuchProcess:
             return 0.0
         return float(used.user + used.system)
+
+    @property
+    def has_children(self) -> bool:
+        """Whether something lives that the process has started and that is still below it."""
+        try:
+            return bool(psutil.Process(self.pid).children())
+        except psutil.NoSuchProcess:
+            return False
 
     def interrupt(self) -> None:
         """Send SIGINT to the group, so that ordinary children of the cell end with it."""
