@@ -180,7 +180,10 @@ class CellStarted(Frozen):
 
 
 class CellOutput(Frozen):
-    """A piece of a cell's output, whole and in order. ``late``: produced by work that an older cell left behind."""
+    """A piece of a cell's output, whole and in order. ``late``: produced by work that an older cell left behind.
+
+    ``target`` and ``arguments`` are those of the call whose untouched value the text shows, in its tool's own form.
+    """
 
     type: Literal["cell_output"] = "cell_output"
     cell: str
@@ -188,6 +191,8 @@ class CellOutput(Frozen):
     text: str
     image: ImagePart | None = None
     late: bool = False
+    target: str | None = None
+    arguments: Json = None
 
 
 class CellError(Frozen):
@@ -203,7 +208,7 @@ class CellEnded(Frozen):
 
     Attributes:
         generation: the kernel process that ran it, None when it reached none.
-        shown: what the model sees, bounded.
+        shown: what the model sees, bounded: the output between the words ``before`` and ``after`` it.
         error: the error that ended it.
         set: names bound by the cell, to their types.
         removed: names that are gone.
@@ -224,6 +229,8 @@ class CellEnded(Frozen):
     calls: int
     dropped: int
     duration_s: float
+    before: str = ""
+    after: str = ""
 
 
 class CallRefused(Frozen):
@@ -288,7 +295,8 @@ class KernelLost(Frozen):
 class SurfaceReplaced(Frozen):
     """``message`` takes the place of the surface nodes from ``start`` to ``end`` (seqs, inclusive, by position).
 
-    ``sources`` cites at least every seq that it shadows; ``policy`` says who did it.
+    ``sources`` cites at least every seq that it shadows, the original of a result first; ``policy`` says who did it, and
+    ``scope`` which of the things that a policy keeps apart it concerns.
     """
 
     type: Literal["surface_replaced"] = "surface_replaced"
@@ -297,6 +305,7 @@ class SurfaceReplaced(Frozen):
     sources: tuple[int, ...]
     message: Message
     policy: str
+    scope: str | None = None
 
 
 class NotesWritten(Frozen):

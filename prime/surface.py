@@ -112,15 +112,15 @@ def _stand_in(seq: int, event: ev.SurfaceReplaced, shadowed: list[Node]) -> Node
         if len(shadowed) != 1 or call_id is None or shadowed[0].closes != call_id:
             raise SurfaceError("a result may only be replaced by another form of the same result")
         return Node(seq, closes=call_id)
-    if not _whole(shadowed):
+    if not whole(shadowed):
         raise SurfaceError("a replacement may not part a call from its result")
     if role != "user" or call_id is not None:
         raise SurfaceError("what stands in for a range is a message in the user's role")
     return Node(seq)
 
 
-def _whole(nodes: list[Node]) -> bool:
-    """Whether every call of ``nodes`` has its result among them, after it. Ids repeat: some models count from 0 in each
+def whole(nodes: list[Node]) -> bool:
+    """Tell whether every call of ``nodes`` has its result among them, after it. Ids repeat: some models count from 0 in each
     reply."""
     opened: list[str] = []
     for node in nodes:

@@ -1,0 +1,163 @@
+"""What the log holds behind the surface, for policies: whole outputs, reads of files, words of persons, the note."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from prime import events as ev
+from prime.messages import text_of
+from prime.policies.base import Note, Output, Prompt, Read
+from prime.screen import Screen, joined
+
+#: The call that reads a file by lines.
+READ = "tools.read"
+#: Hex digits of a fingerprint.
+FINGERPRINT = 8
+#: Characters from which a text that a cell got back counts as recalled: shorter ones are names and figures.
+RECALLED = 64
+#: Entries looked through at first for the start of a cell, four times as many at each further try.
+_LOOK_BACK = 64
+
+
+class Entries(Protocol):
+    """:meth:`prime.log.Log.entries`, or the same over any stored log."""
+
+    def __call__(
+        self, start: int = 0, end: int | None = None, *, types: Sequence[str] | None = None
+    ) -> Iterator[ev.Entry]: ...
+
+
+def _fingerprint(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT]
+
+
+class StoredOriginals:
+    """The :class:`~prime.policies.base.Originals` of a log. Every entry of a call is read once, when it is asked for
+    the first time, and every text that a file gave is hashed once."""
+
+    def __init__(self, entries: Entries, fingerprint: Callable[[str], str] = _fingerprint) -> None:
+        self._entries = entries
+        self._fingerprint = fingerprint
+        self._reads: list[Read] = []
+        self._newest: dict[tuple[str, str], list[Read]] = {}
+        self._through = 0
+
+    def output(self, seq: int) -> Output:
+        """See :meth:`prime.policies.base.Originals.output`."""
+        (result,) = self._entries(seq, seq + 1)
+        if isinstance(result.event, ev.CallRefused):
+            return Output(text=result.event.text, called=(result.event.name,))
+        start, cell = self._start(seq, result.event.cell), result.event.cell
+        pieces: list[ev.CellOutput] = []
+        called: dict[int, str] = {}
+        for entry in self._entries(start, seq, types=("cell_output", "dispatch_started")):
+            event = entry.event
+            if event.cell != cell:
+                continue
+            if isinstance(event, ev.DispatchStarted):
+                called[event.call] = event.target
+            elif not event.late:
+                pieces.append(event)
+        alone = pieces[0] if len(pieces) == 1 else None
+        return Output(
+            text=_shown(pieces),
+            target=alone.target if alone is not None else None,
+            arguments=alone.arguments if alone is not None else None,
+            called=tuple(dict.fromkeys(called.values())),
+            recalled=self._recalled(start, seq, {call for call, name in called.items() if name.startswith("history.")}),
+        )
+
+    def reads(self, start: int, end: int) -> Sequence[Read]:
+        """See :meth:`prime.policies.base.Originals.reads`."""
+        self._index(end)
+        first = bisect_left(self._reads, start, key=lambda read: read.seq)
+        return self._reads[first : bisect_left(self._reads, end, key=lambda read: read.seq)]
+
+    def read_before(self, read: Read) -> Read | None:
+        """See :meth:`prime.policies.base.Originals.read_before`."""
+        earlier = self._newest.get((read.path, read.window), ())
+        return next((each for each in reversed(earlier) if each.turn < read.turn), None)
+
+    def prompts(self, before: int, most: int) -> Sequence[Prompt]:
+        """See :meth:`prime.policies.base.Originals.prompts`."""
+        newest = deque(self._entries(0, before, types=("user_said",)), maxlen=most)
+        return [Prompt(entry.seq, entry.turn or 0, text_of(entry.event.parts)) for entry in newest]
+
+    def note(self) -> Note | None:
+        """See :meth:`prime.policies.base.Originals.note`."""
+        newest = deque(self._entries(types=("notes_written",)), maxlen=1)
+        return next((Note(each.seq, each.turn, each.event.revision, each.event.text) for each in newest), None)
+
+    def _start(self, seq: int, cell: str) -> int:
+        """Return where the cell with this lease, whose result is entry ``seq``, began."""
+        span = _LOOK_BACK
+        while True:
+            start = max(seq - span, 0)
+            for entry in self._entries(start, seq, types=("cell_started",)):
+                if entry.event.cell == cell:
+                    return entry.seq
+            if not start:
+                return seq  # a recording without it: there is no output either
+            span *= 4
+
+    def _recalled(self, start: int, end: int, calls: set[int]) -> tuple[str, ...]:
+        if not calls:
+            return ()
+        found: list[str] = []
+        for entry in self._entries(start, end, types=("dispatch_ended",)):
+            if entry.event.call in calls and entry.event.error is None:
+                found += _texts(entry.event.value)
+        return tuple(found)
+
+    def _index(self, end: int) -> None:
+        begun: dict[tuple[str, int], ev.DispatchStarted] = {}
+        for entry in self._entries(self._through, end, types=("dispatch_started", "dispatch_ended")):
+            event = entry.event
+            if isinstance(event, ev.DispatchStarted):
+                if event.target == READ:
+                    begun[event.cell, event.call] = event
+            elif (started := begun.pop((event.cell, event.call), None)) is not None:
+                self._take(entry, started)
+        self._through = max(self._through, end)
+
+    def _take(self, entry: ev.Entry, started: ev.DispatchStarted) -> None:
+        value = entry.event.value
+        if entry.event.error is not None or "text" not in value or entry.turn is None or entry.step is None:
+            return
+        others = {key: item for key, item in sorted(started.arguments.items()) if key != "path"}
+        read = Read(
+            seq=entry.seq,
+            turn=entry.turn,
+            step=entry.step,
+            path=value["path"],
+            window=json.dumps(others) if others else "default",
+            lines=value["line_count"],
+            fingerprint=self._fingerprint(value["text"]),
+        )
+        self._reads.append(read)
+        self._newest.setdefault((read.path, read.window), []).append(read)
+
+
+def _shown(pieces: Sequence[ev.CellOutput]) -> str:
+    screen, written = Screen(), list[str | None]()
+    for piece in pieces:
+        written += screen.write(piece.text, own_line=piece.stream in ("result", "display"))
+    return joined([*written, *screen.end()])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value that are long enough to be recognised."""
+    if isinstance(value, str):
+        if len(value) >= RECALLED:
+            yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif hasattr(value, "values"):
+        for item in value.values():
+            yield from _texts(item)

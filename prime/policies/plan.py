@@ -1,0 +1,39 @@
+"""From what a request would hold to what it shall hold. Pure, no model call.
+
+``transcript`` leaves everything as it is. ``fold`` condenses results before they are sent for the first time. ``slice``
+folds, and seals completed turns when the next one begins. ``window`` folds, and switches the window when it is nearly
+full. ``auto`` folds; when the window is nearly full it seals completed turns, and if that is not enough it switches the
+window. A request that the provider refused for its size is made small under every policy.
+"""
+
+from __future__ import annotations
+
+from prime.policies import tape, window
+from prime.policies.base import Operation, Options, Originals, View
+from prime.policies.draft import Draft
+
+
+def plan(options: Options, view: View, originals: Originals) -> tuple[Operation, ...]:
+    """Return what to append, in order and in one commit, before the request of ``view`` is built."""
+    draft = Draft(view)
+    if options.policy == "slice" and view.first_step:
+        tape.seal(draft, view, originals, options.tape)
+    if view.refused:
+        window.recover(draft, view, originals, options)
+    elif view.asked:
+        window.renew(draft, view, originals)
+    elif options.policy in ("window", "auto"):
+        _make_room(draft, view, originals, options)
+    return tuple(draft.operations)
+
+
+def _make_room(draft: Draft, view: View, originals: Originals, options: Options) -> None:
+    threshold = options.threshold(view)
+    if threshold is None or view.window is None:
+        return
+    if draft.used >= threshold and options.policy == "auto":
+        tape.seal(draft, view, originals, options.tape)
+    if draft.used >= threshold:
+        window.switch(draft, view, originals, min(options.retain, view.window // 4))
+        window.shorten(draft, threshold)
+    window.remind(draft, view, options)
