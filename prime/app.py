@@ -26,6 +26,7 @@ from prime.live import Live
 from prime.log import Log, read
 from prime.loop import Loop
 from prime.messages import Delta, Header, ImagePart, Parameters
+from prime.policies.base import Options, TapeOptions
 from prime.projection import replies
 from prime.providers import probe, registry
 from prime.providers.base import Provider
@@ -68,14 +69,14 @@ async def workshop(
     *,
     session: str | None = None,
     tools: Iterable[Tool] = (),
-    window: int | None = None,
+    window: Callable[[], int | None] = lambda: None,
     pool: Pool | None = None,
 ) -> AsyncIterator[Workshop]:
     """Open a session, a new one by default, and everything that cells need; close it all at the end, and end every
     process that its cells and tools have started.
 
-    ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window`` is
-    the model's, in tokens. ``pool`` holds the kernels of a family of agents, by default this one's alone.
+    ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window``
+    gives the model's, in tokens. ``pool`` holds the kernels of a family of agents, by default this one's alone.
 
     Raises:
         LogError: the session cannot be opened.
@@ -90,8 +91,8 @@ async def workshop(
         owner = sessions.folder(resumed or log.state.session).resolve()
         mark = Mark(guest.SESSION, str(owner))
         environment = {**config.guest_environment, mark.variable: mark.value}
-        context = Context(log)
-        info = ContextInfo(context.used, window)
+        context = Context(log, options(config), window=window)
+        info = ContextInfo(context.used, context.window, context.renew)
         catalogue = Catalogue((*BUILTIN, *History(log).tools(), *Notes(log).tools(), *info.tools(), *tools))
         launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))
         repl = KernelRepl(
@@ -110,7 +111,7 @@ async def workshop(
             visible_output_bytes=config.visible_output_bytes,
         )
         workspace = Workspace(folder, environment)
-        cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), window))
+        cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), context.window()))
         async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
             try:
                 yield Workshop(log, context, cells)
@@ -130,8 +131,8 @@ async def running(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(provider.close)
         await registry.learn(provider)
-        window = provider.context_window
-        shop = await stack.enter_async_context(workshop(config, cwd, session=session, tools=tools, window=window))
+        opened = workshop(config, cwd, session=session, tools=tools, window=lambda: provider.context_window)
+        shop = await stack.enter_async_context(opened)
         limits = shop.cells.limits
         system = prompt.system(
             shop.cells.catalogue.bindings(),
@@ -215,6 +216,24 @@ async def choose(config: Config) -> Candidate:
             f"choose one with --model: {registry.choices()}"
         )
     return found[0]
+
+
+def options(config: Config) -> Options:
+    """Return how a configuration keeps the window."""
+    tape = TapeOptions(
+        keep_recent_turns=config.tape_keep_recent_turns,
+        entry_max_chars=config.tape_entry_max_chars,
+        profile=config.tape_profile,
+        locators=config.tape_locators,
+    )
+    return Options(
+        policy=config.context_policy,
+        pressure=config.context_pressure,
+        pressure_of=config.context_pressure_of,
+        retain=config.context_retain,
+        lead=config.context_lead,
+        tape=tape,
+    )
 
 
 def settings(config: Config) -> registry.Settings:

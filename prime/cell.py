@@ -14,10 +14,9 @@ from prime.caps import Limits
 from prime.dispatch import CellCalls
 from prime.errors import KernelStartFailed
 from prime.log import Log
-from prime.messages import ImagePart, ShownPart, plain, thaw
+from prime.messages import ImagePart, plain, thaw
 from prime.repair import closers
 from prime.repl.signals import CallCancelled, Ended, Failed, HostCall, Image, Lost, Output, Repl, Started
-from prime.tools.base import Tool
 from prime.tools.catalogue import Catalogue
 from prime.tools.workspace import Workspace
 
@@ -61,26 +60,29 @@ class Cells:
             raise
 
     def _ended(self, run: _Run, ended: Ended, call_id: str | None, line: str) -> ev.CellEnded:
+        finished = self._shown(run, ended, line)
         (entry,) = self.log.append(
             ev.CellEnded(
                 cell=run.cell,
                 call_id=call_id,
                 status=ended.status,
                 generation=ended.generation,
-                shown=self._shown(run, ended, line),
+                shown=finished.parts,
                 error=_error(ended.error) if ended.error is not None else None,
                 set={name.name: name.type for name in ended.set},
                 removed=ended.removed,
                 calls=run.calls.count,
                 dropped=ended.dropped,
                 duration_s=ended.duration_s,
+                before=finished.before,
+                after=finished.after,
             ),
             durable=True,
         )
         result: ev.CellEnded = entry.event
         return result
 
-    def _shown(self, run: _Run, ended: Ended, line: str) -> tuple[ShownPart, ...]:
+    def _shown(self, run: _Run, ended: Ended, line: str) -> shown.Finished:
         kernel = self.log.state.kernel
         # a cell that did not run says nothing of the loss: the notice is for the first one that misses names
         lost = ended.generation is not None and kernel.ran not in (0, ended.generation)
@@ -132,31 +134,41 @@ class _Run:
 
     def _output(self, output: Output) -> None:
         self.calls.commit()  # the log keeps the order of calls and output
-        output = self._rendered(output)
+        output, call = self._rendered(output)
         image = None
         if output.image is not None:
             image = ImagePart(media_type=output.image.media_type, data=output.image.data)
         self._cells.log.append(
-            ev.CellOutput(cell=self.cell, stream=output.stream, text=output.text, image=image, late=output.late)
+            ev.CellOutput(
+                cell=self.cell,
+                stream=output.stream,
+                text=output.text,
+                image=image,
+                late=output.late,
+                target=call.target if call is not None else None,
+                arguments=call.arguments if call is not None else None,
+            )
         )
         if not output.late:
             self.shown.add(output)
 
-    def _rendered(self, output: Output) -> Output:
-        """Return the output in the tool's own form when it is the untouched value of a call."""
+    def _rendered(self, output: Output) -> tuple[Output, ev.DispatchStarted | None]:
+        """Return the output in the tool's own form, with its call, when it is the untouched value of a call."""
         output = replace(output, text=plain(output.text))
         if output.call is None:
-            return output
+            return output, None
         # nearly always it is a call of this cell; a value of an earlier one is as old as the kernel at most
         dispatch = self._dispatch(output.call, self._start) or self._dispatch(output.call, self._kernel_start())
         if dispatch is None:  # its end waits in the log for an earlier call that still runs: the plain form will do
-            return output
-        tool, arguments, value = dispatch
+            return output, None
+        begun, value = dispatch
+        tool = self._cells.catalogue.get(begun.target)
         pictures = (Image(picture.media_type, picture.data) for picture in tool.images(value))
-        return replace(output, text=plain(tool.for_model(arguments, value)), image=next(pictures, output.image))
+        text = plain(tool.for_model(thaw(begun.arguments), value))
+        return replace(output, text=text, image=next(pictures, output.image)), begun
 
-    def _dispatch(self, call: int, start: int) -> tuple[Tool, dict[str, Any], Any] | None:
-        """Return the tool, the arguments and the value of a call that was made at entry ``start`` or later."""
+    def _dispatch(self, call: int, start: int) -> tuple[ev.DispatchStarted, Any] | None:
+        """Return the start and the value of a call that was made at entry ``start`` or later."""
         begun: ev.DispatchStarted | None = None
         for entry in self._cells.log.entries(start, types=("dispatch_started", "dispatch_ended")):
             if entry.event.call != call:
@@ -164,7 +176,7 @@ class _Run:
             if isinstance(entry.event, ev.DispatchStarted):
                 begun = entry.event
             elif begun is not None and entry.event.error is None:
-                return self._cells.catalogue.get(begun.target), thaw(begun.arguments), thaw(entry.event.value)
+                return begun, thaw(entry.event.value)
         return None
 
     def _kernel_start(self) -> int:

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -26,8 +26,8 @@ PREFIX = "PRIME_REPL_"
 PROJECT_FILE = "prime-repl.toml"
 
 #: Settings that a project's file may have. The limits among them may only be lowered there.
-_PROJECT_KEYS = ("model", "max_steps", "max_seconds", "budget", "max_tokens", "temperature", "effort", "cell_timeout_s")
-_LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s")
+_LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s", "context_pressure")
+_PROJECT_KEYS = (*_LIMITS, "model", "temperature", "effort", "context_policy")
 #: Models that a project's file may not choose: they run programs or scripts, or send a key to an address.
 _PRIVATE_MODELS = ("scripted/", "replay/", "local/", "compatible/")
 
@@ -45,11 +45,20 @@ def _names(value: Any) -> Any:
     return tuple(filter(None, value.replace(",", " ").split())) if isinstance(value, str) else value
 
 
+def _shares(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    pairs = (pair.rpartition("=") for pair in value.split(",") if pair)
+    return {name: share for name, _, share in pairs}
+
+
+#: A share of a model's window.
+Share = Annotated[float, Field(gt=0, le=1)]
 #: Variables by name; pydantic makes a plain dict of any mapping, which could be changed.
 Variables = Annotated[Mapping[str, str], AfterValidator(MappingProxyType)]
 
 
-def _no_variables() -> Mapping[str, str]:
+def _no_variables() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
@@ -69,6 +78,15 @@ class Config(BaseModel):
         output_limit_bytes: of a cell's output that the log keeps.
         memory_limit_bytes: of data of the kernel, and of each process that it starts; Linux alone enforces it.
         max_kernels: alive at once, of an agent with its children.
+        context_policy: how the window is kept; see ``docs/context.md``.
+        context_pressure: share of the model's window from which room is made.
+        context_pressure_of: the same for single models, by full name; in a variable ``NAME=SHARE`` with commas.
+        context_retain: tokens of the newest messages that stay when the window is switched.
+        context_lead: tokens before that at which the model is asked to bring its note up to date; 0 for never.
+        tape_keep_recent_turns: completed turns that are not sealed.
+        tape_entry_max_chars: most characters of one sealed entry.
+        tape_profile: ``v4`` keeps words whole, ``v3`` takes excerpts, also of the person's.
+        tape_locators: ``long`` prints the whole call on the line of each result.
         idle_timeout_s: silence of a streaming model that counts as a failure.
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
@@ -92,6 +110,17 @@ class Config(BaseModel):
     output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     memory_limit_bytes: int | None = Field(None, ge=512 * 1024 * 1024)
     max_kernels: int = Field(32, gt=0)
+    context_policy: Literal["transcript", "fold", "slice", "window", "auto"] = "auto"
+    context_pressure: float = Field(0.8, gt=0, le=1)
+    context_pressure_of: Annotated[Mapping[str, Share], BeforeValidator(_shares), AfterValidator(MappingProxyType)] = (
+        Field(default_factory=_no_variables)
+    )
+    context_retain: int = Field(16_000, ge=0)
+    context_lead: int = Field(16_384, ge=0)
+    tape_keep_recent_turns: int = Field(0, ge=0)
+    tape_entry_max_chars: int | None = Field(None, ge=256)
+    tape_profile: Literal["v4", "v3"] = "v4"
+    tape_locators: Literal["long", "short"] = "long"
     idle_timeout_s: float = Field(120.0, gt=0)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)

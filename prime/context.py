@@ -1,31 +1,77 @@
-"""From the surface to the next request, and the check that it is what the log says."""
+"""From the surface to the next request, and the check that it is what the log says.
+
+A context policy decides what the surface shall hold; see :mod:`prime.policies.plan`. It is carried out here, before a
+request is built, and every one of its operations is in the log.
+"""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
 
 from prime import events as ev
 from prime import projection
 from prime.errors import RequestMismatch
+from prime.items import Items
 from prime.log import Log
-from prime.messages import Header, Message, Request
-from prime.policies.overflow import shrink
-from prime.surface import visible
-from prime.tokens import MARGIN, estimate, estimate_message
+from prime.messages import Header, Request
+from prime.originals import StoredOriginals
+from prime.policies.backoff import Backoff
+from prime.policies.base import Item, Options, View
+from prime.policies.plan import plan
+from prime.tokens import MARGIN, estimate
+
+_logger = logging.getLogger(__name__)
+
+#: Tokens from which it is worth a word that nobody knows how many the model can take: the smallest common window.
+_UNKNOWN_FROM = 32_000
+#: How far one reported usage may move the estimate: beyond it the report is about something else than the request.
+_SCALES = (0.5, 3.0)
 
 
 class Context:
-    """Builds requests of one session. Messages are kept as they are appended; :meth:`check` trusts none of them."""
+    """Builds requests of one session. What is on the surface is kept as it is appended; :meth:`check` trusts none of
+    it.
 
-    def __init__(self, log: Log) -> None:
+    Args:
+        options: the policy.
+        window: gives the tokens that the model can take, None while unknown.
+        running: gives one line for each job or child that runs.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        options: Options = Options(),  # noqa: B008 - frozen
+        *,
+        window: Callable[[], int | None] = lambda: None,
+        running: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._log = log
-        seqs = log.state.surface.seqs
-        self._messages = {entry.seq: projection.message(entry.event) for entry in log.pick(seqs)}
+        self._options = options
+        self._running = running
+        self._originals = StoredOriginals(log.entries)
+        self._backoff = Backoff.of(log.entries)
+        self._items = Items()
+        self._items.load(log.pick(log.state.surface.seqs), log.pick)
+        self._scales: dict[str, float] = {}
+        self._asked = self._warned = False
+        self.window = window
+        self._learn()
         log.observe(self._keep)
 
     def request(self, header: Header) -> Request:
-        """Return the next request. Logs the header first when it is another one than the last."""
+        """Return the next request.
+
+        The header is logged first when it is another one than the last, then what the policy asks for. Between turns
+        nothing is sent, and the policy is not asked.
+        """
         if self._log.state.header != header:
             self._log.append(ev.HeaderChanged(header=header))
-        return Request(header=header, messages=tuple(self._surface()))
+        if self._log.state.trace.in_turn:
+            self._carry_out(refused=False)
+        found = (item.message for item in self._surface())
+        return Request(header=header, messages=tuple(message for message in found if message is not None))
 
     def check(self, request: Request) -> str:
         """Return the digest of a request after comparing it with one projected anew from the stored entries.
@@ -42,34 +88,90 @@ class Context:
             raise RequestMismatch("the request is not what the log says: something model-visible was never logged")
         return anew
 
-    def shrink(self) -> bool:
-        """Make the surface smaller after the model found it too large; return whether it is."""
-        operations = shrink(self._log.pick(self._log.state.surface.seqs))
-        for operation in operations:
-            self._log.append(operation)
-        return bool(operations)
+    def recover(self) -> bool:
+        """Make the surface small after the model refused it for its size; return whether it became smaller."""
+        return self._carry_out(refused=True)
+
+    def renew(self) -> None:
+        """Have the window switched before the next request, once. What comes of it is in the log."""
+        self._asked = True
 
     def used(self) -> int:
         """Return the estimated tokens of a request sent now: the last reported usage plus what is new since, or an
-        estimate of the whole with a margin."""
-        state = self._log.state
-        seqs = state.surface.seqs
-        if state.replied is not None and state.replied.seq in seqs and state.header is not None:
+        estimate of the whole. Both are scaled by what the model counted last; before that, the whole gets a margin."""
+        state, items = self._log.state, self._surface()
+        model = state.header.model if state.header is not None else ""
+        place = self._anchor(items)
+        if place is not None and state.replied is not None:
             usage = state.replied.usage
-            new = seqs[seqs.index(state.replied.seq) + 1 :]
-            return usage.prompt + usage.output + round(sum(self._size(seq) for seq in new))
-        header = state.header
+            new = sum(item.tokens for item in items[place + 1 :])
+            return usage.prompt + usage.output + round(new * self._scales.get(model, 1.0))
+        return round(self._estimate(items) * self._scales.get(model, MARGIN))
+
+    def _carry_out(self, *, refused: bool) -> bool:
+        operations = plan(self._options, self._view(refused), self._originals)
+        self._asked = False
+        if operations:
+            self._log.append(*operations)
+        return bool(operations)
+
+    def _view(self, refused: bool) -> View:
+        state = self._log.state
+        kernel, model = state.kernel, state.header.model if state.header is not None else ""
+        used, window = self.used(), self.window()
+        if window is None and used >= _UNKNOWN_FROM and not self._warned:
+            self._warned = True
+            _logger.warning("the window of %s is not known: nothing is done before the model refuses a request", model)
+        return View(
+            items=self._surface(),
+            next_seq=len(self._log),
+            sent=state.sent,
+            turn=state.trace.turn,
+            first_step=state.trace.step == 0,
+            used=used,
+            window=window,
+            scale=self._scales.get(model, 1.0),
+            model=model,
+            asked=self._asked,
+            refused=refused,
+            names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
+            running=self._running(),
+            backed_off=self._backoff.scopes(),
+        )
+
+    def _surface(self) -> list[Item]:
+        return self._items.of(self._log.state.surface.seqs)
+
+    def _estimate(self, items: Sequence[Item]) -> float:
+        """Return the tokens of a request of these items, by the estimate alone."""
+        header = self._log.state.header
         fixed = estimate(header.system) + sum(estimate(str(tool)) for tool in header.tools) if header else 0.0
-        return round((fixed + sum(map(self._size, seqs))) * MARGIN)
+        return fixed + sum(item.tokens for item in items)
 
-    def _surface(self) -> list[Message]:
-        found = (self._messages[seq] for seq in self._log.state.surface.seqs)
-        return [item for item in found if item is not None]
+    def _anchor(self, items: Sequence[Item]) -> int | None:
+        """Return where the newest reply with a usage stands, None when what it answered is not before it any more."""
+        replied = self._log.state.replied
+        if replied is None:
+            return None
+        for place, item in enumerate(items):
+            if item.seq == replied.seq:
+                return place
+            if item.seq > replied.seq:  # a replacement made since
+                return None
+        return None
 
-    def _size(self, seq: int) -> float:
-        message = self._messages[seq]
-        return estimate_message(message) if message is not None else 0.0
+    def _learn(self) -> None:
+        """Compare the newest reported usage with the estimate of the request that it is for."""
+        state, items = self._log.state, self._surface()
+        place = self._anchor(items)
+        if place is None or state.replied is None or state.header is None or not state.replied.usage.prompt:
+            return
+        least, most = _SCALES
+        counted = state.replied.usage.prompt / max(self._estimate(items[:place]), 1.0)
+        self._scales[state.header.model] = min(max(counted, least), most)
 
     def _keep(self, entry: ev.Entry) -> None:
-        if visible(entry.seq, entry.event):
-            self._messages[entry.seq] = projection.message(entry.event)
+        self._items.take(entry)
+        self._backoff.take(entry)
+        if isinstance(entry.event, ev.ModelReplied):
+            self._learn()

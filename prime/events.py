@@ -295,8 +295,8 @@ class KernelLost(Frozen):
 class SurfaceReplaced(Frozen):
     """``message`` takes the place of the surface nodes from ``start`` to ``end`` (seqs, inclusive, by position).
 
-    ``sources`` cites at least every seq that it shadows, the original of a result first; ``policy`` says who did it, and
-    ``scope`` which of the things that a policy keeps apart it concerns.
+    ``sources`` cites at least every seq that it shadows, the original of a result first; ``policy`` says who did it,
+    and ``scope`` which of the things that a policy keeps apart it concerns.
     """
 
     type: Literal["surface_replaced"] = "surface_replaced"

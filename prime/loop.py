@@ -76,7 +76,7 @@ class Loop:
         try:
             reply = await send(self.provider, request, self.log, self.live, cancel)
         except ProviderError as error:
-            return self._failed(error)
+            return self._failed(error, start)
         if isinstance(reply, Interrupted):
             if reply.text:
                 self._replied((TextPart(text=plain(reply.text)),), None, interrupted=True)
@@ -140,13 +140,17 @@ class Loop:
             )
         )
 
-    def _failed(self, error: ProviderError) -> caps.Stop | None:
+    def _failed(self, error: ProviderError, start: int) -> caps.Stop | None:
         overflow = error.code == "overflow"
         self.log.append(ev.StepEnded(outcome="overflow" if overflow else "failed"))
-        # again only when the request really became smaller: shrinking what was shrunk gives nothing
-        if overflow and self.context.shrink():
+        # again once, and only when the request really became smaller
+        if overflow and not self._refused_before(start) and self.context.recover():
             return None
         return caps.Stop("error", f"{error.code}: {error}")
+
+    def _refused_before(self, start: int) -> bool:
+        *earlier, _ = self.log.entries(start, types=("step_ended",))
+        return bool(earlier) and earlier[-1].event.outcome == "overflow"
 
     def _claims(self, *, opening: bool) -> list[object]:
         claims: list[object] = []

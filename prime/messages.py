@@ -203,6 +203,12 @@ def plain(text: str) -> str:
     return text
 
 
+def around(before: str, body: str, after: str) -> str:
+    """Return three texts as one, each on lines of its own."""
+    lines = (text if not text or text.endswith("\n") else f"{text}\n" for text in (before, body, after))
+    return "".join(lines).removesuffix("\n")
+
+
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return the text parts joined."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

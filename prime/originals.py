@@ -7,11 +7,11 @@ import json
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from prime import events as ev
 from prime.messages import text_of
-from prime.policies.base import Note, Output, Prompt, Read
+from prime.policies.base import Entries, Note, Output, Prompt, Read
 from prime.screen import Screen, joined
 
 #: The call that reads a file by lines.
@@ -22,14 +22,6 @@ FINGERPRINT = 8
 RECALLED = 64
 #: Entries looked through at first for the start of a cell, four times as many at each further try.
 _LOOK_BACK = 64
-
-
-class Entries(Protocol):
-    """:meth:`prime.log.Log.entries`, or the same over any stored log."""
-
-    def __call__(
-        self, start: int = 0, end: int | None = None, *, types: Sequence[str] | None = None
-    ) -> Iterator[ev.Entry]: ...
 
 
 def _fingerprint(text: str) -> str:

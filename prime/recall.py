@@ -265,17 +265,26 @@ class Notes:
 class ContextInfo:
     """The window as the model may ask about it."""
 
-    def __init__(self, used: Callable[[], int], window: int | None) -> None:
+    def __init__(self, used: Callable[[], int], window: Callable[[], int | None], renew: Callable[[], None]) -> None:
         self._used = used
         self._window = window
+        self._renew = renew
 
     async def usage(self) -> ContextUsage:
         """Return how many tokens the conversation takes, and the model's window."""
-        return ContextUsage(used=self._used(), window=self._window)
+        return ContextUsage(used=self._used(), window=self._window())
+
+    async def new(self) -> str:
+        """Start a new window before your next reply: older messages leave it, names and the note stay, and a directory
+        says how to get the rest back. Put what you need to go on into the note first."""
+        self._renew()
+        return "queued: the window is switched before your next reply"
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the namespace's tools."""
-        return (tool(self.usage, namespace="context", parallel=True, effects=False),)
+        return tuple(
+            tool(function, namespace="context", parallel=True, effects=False) for function in (self.usage, self.new)
+        )
 
 
 def _dispatch_ended(event: ev.DispatchEnded) -> tuple[str, str]:

@@ -7,9 +7,10 @@ own, so that much output never hides an error and a long error never breaks the 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from prime import locators
-from prime.messages import ImagePart, ShownPart, TextPart, plain
+from prime.messages import ImagePart, ShownPart, TextPart, around, plain
 from prime.repl.signals import Ended, Image, Output
 from prime.screen import Screen, collapsed
 
@@ -17,6 +18,14 @@ from prime.screen import Screen, collapsed
 MAX_IMAGES = 8
 #: Names listed in a notice of loss.
 MAX_NAMES = 40
+
+
+class Finished(NamedTuple):
+    """What a model sees of a cell, and the words ``before`` and ``after`` the output in it."""
+
+    parts: tuple[ShownPart, ...]
+    before: str
+    after: str
 
 
 class Shown:
@@ -61,8 +70,8 @@ class Shown:
             elif piece:
                 self._push(piece.encode())
 
-    def finish(self, before: str, after: str, seq: int) -> tuple[ShownPart, ...]:
-        """Return the parts: ``before``, the output, ``after``, then the images.
+    def finish(self, before: str, after: str, seq: int) -> Finished:
+        """Return the parts: ``before``, the output, ``after``, then the images; and the words around the output.
 
         The text has at most ``limit`` bytes, for a limit of 1,000 or more: ``before`` gets a quarter, ``after`` a half,
         the output what they leave. ``seq`` is where the cell's result will stand in the log, for the signpost.
@@ -73,8 +82,7 @@ class Shown:
         before, after = _clip(before, self._limit // 4), _clip(after, self._limit // 2)
         ends = len(before.encode()) + len(after.encode()) + 2  # two line ends at most are added below
         body = self._body(max(self._limit - ends, 0), seq)
-        text = "".join(_line(piece) for piece in (before, body, after)).removesuffix("\n")
-        return (TextPart(text=text), *self._images)
+        return Finished((TextPart(text=around(before, body, after)), *self._images), before, after)
 
     def _push(self, data: bytes) -> None:
         self._total += len(data)
@@ -164,7 +172,3 @@ def loss_notice(names: tuple[tuple[str, str], ...]) -> str:
 def context_line(used: int, window: int | None) -> str:
     """Return the line that ends every result: tokens used before the cell, of the model's window when it is known."""
     return f"[context: {used:,} of {window:,} tokens]" if window else f"[context: {used:,} tokens]"
-
-
-def _line(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"

@@ -71,6 +71,7 @@ class State:
         notes: the note, None before it was written.
         usage: tokens so far, by the model's full name in the header; a fork does not count its parent's.
         replied: where the newest reply with a usage stands, None before the first.
+        sent: seq of the newest step_started, -1 before the first.
     """
 
     session: str = ""
@@ -82,6 +83,7 @@ class State:
     notes: ev.NotesWritten | None = None
     usage: dict[str, Usage] = field(default_factory=dict)
     replied: Replied | None = None
+    sent: int = -1
     surface: Surface = field(default_factory=Surface)
 
     def apply(self, seq: int, event: Any) -> Callable[[], None]:
@@ -104,6 +106,8 @@ class State:
             self.header = event.header
         elif isinstance(event, ev.NotesWritten):
             self.notes = event
+        elif isinstance(event, ev.StepStarted):
+            self.sent = seq
         elif isinstance(event, ev.ModelReplied) and event.usage is not None and self.header is not None:
             model = self.header.model
             self.usage = {**self.usage, model: self.usage.get(model, Usage()) + event.usage}

@@ -120,8 +120,10 @@ def _stand_in(seq: int, event: ev.SurfaceReplaced, shadowed: list[Node]) -> Node
 
 
 def whole(nodes: list[Node]) -> bool:
-    """Tell whether every call of ``nodes`` has its result among them, after it. Ids repeat: some models count from 0 in each
-    reply."""
+    """Tell whether every call of ``nodes`` has its result among them, after it.
+
+    Ids repeat: some models count from 0 in each reply.
+    """
     opened: list[str] = []
     for node in nodes:
         if node.closes is not None:

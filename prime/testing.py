@@ -32,6 +32,7 @@ from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
 from prime.messages import Header, Request
+from prime.policies.base import Options
 from prime.providers.script import ReplyLike
 from prime.providers.scripted import ScriptedProvider
 from prime.recall import ContextInfo, History, Notes
@@ -309,6 +310,7 @@ async def scripted(
     tools: Iterable[Tool] = (),
     limits: Limits = Limits(),  # noqa: B008 - frozen
     session: str | None = None,
+    options: Options = Options(),  # noqa: B008 - frozen
 ) -> AsyncIterator[Stage]:
     """Run an agent over a real session below ``home`` with a scripted model and kernel; close it at the end.
 
@@ -319,6 +321,7 @@ async def scripted(
         tools: tools beside the built-in ones.
         limits: the caps of its turns.
         session: a session to go on with, a new one by default.
+        options: how the window is kept.
     """
     provider = replies if isinstance(replies, ScriptedProvider) else ScriptedProvider(replies)
     sessions = Sessions(home)
@@ -326,11 +329,16 @@ async def scripted(
         repl = (
             play if isinstance(play, ScriptedRepl) else ScriptedRepl(play, generation=log.state.kernel.generation + 1)
         )
-        context = Context(log)
-        window = provider.context_window
-        recall = (*History(log).tools(), *Notes(log).tools(), *ContextInfo(context.used, window).tools())
+        context = Context(log, options, window=lambda: provider.context_window)
+        recall = (
+            *History(log).tools(),
+            *Notes(log).tools(),
+            *ContextInfo(context.used, context.window, context.renew).tools(),
+        )
         catalogue = Catalogue((*BUILTIN, *recall, *tools))
-        cells = Cells(log, repl, catalogue, Workspace(home), limits, lambda: context_line(context.used(), window))
+        cells = Cells(
+            log, repl, catalogue, Workspace(home), limits, lambda: context_line(context.used(), context.window())
+        )
         system = prompt.system(
             catalogue.bindings(),
             visible_output_bytes=limits.visible_output_bytes,

@@ -112,7 +112,7 @@ def test_a_project_cannot_raise_a_default_either(project: Path) -> None:
     sorted(
         set(SETTINGS)
         - {"model", "max_steps", "max_seconds", "budget", "max_tokens"}
-        - {"temperature", "effort", "cell_timeout_s"}
+        - {"temperature", "effort", "cell_timeout_s", "context_policy", "context_pressure"}
     ),
 )
 def test_a_project_may_not_set_what_is_private(key: str, project: Path) -> None:

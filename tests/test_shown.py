@@ -19,7 +19,7 @@ def finished(pieces: list[str], limit: int = 1_000, before: str = "", after: str
     collected = Shown(limit)
     for piece in pieces:
         collected.add(Output("stdout", piece))
-    (part,) = collected.finish(before, after, seq)
+    (part,) = collected.finish(before, after, seq).parts
     assert isinstance(part, TextPart)
     return part.text
 
@@ -107,14 +107,14 @@ def test_a_result_begins_on_a_line_of_its_own() -> None:
     collected = Shown(1_000)
     collected.add(Output("stdout", "no line end"))
     collected.add(Output("result", "5"))
-    assert collected.finish("", "", 0) == (TextPart(text="no line end\n5"),)
+    assert collected.finish("", "", 0).parts == (TextPart(text="no line end\n5"),)
 
 
 def test_images_are_parts_and_too_many_are_named() -> None:
     collected = Shown(1_000)
     for _ in range(MAX_IMAGES + 3):
         collected.add(Output("display", "<Figure>", image=PICTURE))
-    text, *images = collected.finish("", "", 0)
+    text, *images = collected.finish("", "", 0).parts
     assert images == [ImagePart(media_type="image/png", data="AAAA")] * MAX_IMAGES
     assert isinstance(text, TextPart)
     assert f"[image {MAX_IMAGES}: image/png]" in text.text
@@ -153,7 +153,7 @@ def test_clearing_the_screen_takes_images_and_text_away() -> None:
         collected.add(Output("stdout", "\x1b[2J"))
         collected.add(Output("display", f"state {number}", image=PICTURE))
     collected.add(Output("stdout", "\x1b[2J"))
-    text, *images = collected.finish("", "", 7)
+    text, *images = collected.finish("", "", 7).parts
     assert text == TextPart(text="state 19\n[image 1: image/png]")
     assert len(images) == 1
 

@@ -5,7 +5,7 @@ Sizes of text are code points; sizes for a model are tokens as :mod:`prime.token
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -147,6 +147,14 @@ class Note:
     turn: int | None
     revision: int
     text: str
+
+
+class Entries(Protocol):
+    """:meth:`prime.log.Log.entries`, or the same over any stored log."""
+
+    def __call__(
+        self, start: int = 0, end: int | None = None, *, types: Sequence[str] | None = None
+    ) -> Iterator[ev.Entry]: ...
 
 
 class Originals(Protocol):

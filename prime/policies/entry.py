@@ -177,6 +177,7 @@ def _label(read: Read, earlier: Read | None) -> str:
 def _results(turn: SealedTurn, options: TapeOptions) -> Iterator[str]:
     for result in turn.results[:MAX_RESULTS]:
         how = locators.expand(result.seq) if options.locators == "long" else f"v{ev.FORMAT}"
-        yield f"[result turn {turn.number} step {result.step} seq {result.seq} · {result.names} · {result.size} chars · {how}]"
+        where = f"turn {turn.number} step {result.step} seq {result.seq}"
+        yield f"[result {where} · {result.names} · {result.size} chars · {how}]"
     if len(turn.results) > MAX_RESULTS:
         yield f"[+{len(turn.results) - MAX_RESULTS} more results]"
