@@ -22,7 +22,7 @@ from tornado.ioloop import IOLoop
 from traitlets import Type
 from traitlets.config import Config
 
-from . import forks
+from . import forks, stray
 from .bridge import Bridge, end_process
 from .cell import Cells
 from .interrupt import InterruptibleKernel, policy
@@ -137,7 +137,9 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     inherit_context()
     app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
     bridge.start()
-    forks.watch(IOLoop.current().asyncio_loop)  # type: ignore[attr-defined]
+    loop = IOLoop.current().asyncio_loop  # type: ignore[attr-defined]
+    forks.watch(loop)
+    stray.watch(loop)
     # once the loop runs and has published its first status: a subscription that arrives together with it goes unnoticed
     IOLoop.current().add_callback(_ready, app, bridge)
     app.start()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import warnings
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from . import failure, lease, source
+from . import failure, lease, source, stray
 from .bridge import Bridge, ToolCallError
 from .inspection import inspected
 from .interrupt import policy
@@ -32,7 +31,7 @@ class Cells:
         self._bridge = bridge
         self._setup = setup
         self._namespaces = namespaces(setup.bindings, bridge)
-        self._streams = sys.stdout, sys.stderr
+        self._streams: tuple[Any, Any] = sys.stdout, sys.stderr
         self._descriptors = Descriptors()
         self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
         self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
@@ -41,8 +40,6 @@ class Cells:
         shell.user_ns_hidden.update(self._extras)
         shell.user_ns_hidden.update(self._namespaces)
         self._install()
-        # IPython's advice after sys.exit() is wrong here
-        warnings.filterwarnings("ignore", message="To exit: use")
 
     async def run(self, cell: str, code: str, execute: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Run the cell with the lease ``cell`` and return its Jupyter reply. ``execute`` runs the code."""
@@ -57,6 +54,7 @@ class Cells:
         before = Names(shell.user_ns, shell.user_ns_hidden, self._own)
         policy.begin_cell()
         lease.begin(held)
+        stray.begin_cell()
         try:
             reply = await execute()
         except BaseException as error:  # also a SystemExit of the user's in ipykernel's own code: a cell is answered
@@ -75,8 +73,7 @@ class Cells:
         )
         sys.stdout, sys.stderr = self._streams  # a cell may put something else there and forget it
         self._descriptors.restore()
-        for stream in self._streams:
-            stream.flush()
+        self._publish_rest(held)
         self._bridge.send(CellDone(cell, None, bound, removed, unawaited[:_UNAWAITED], held.meter.dropped))
         return reply
 
@@ -86,8 +83,23 @@ class Cells:
         self._shell.begin_cell()
         self._install()
         policy.begin_cell()
-        lease.begin(Lease("", 0, self._setup.output_limit, foreign=True))
-        return await execute()
+        held = Lease("", 0, self._setup.output_limit, foreign=True)
+        lease.begin(held)
+        stray.begin_cell()
+        try:
+            return await execute()
+        finally:
+            self._publish_rest(held)
+
+    def _publish_rest(self, held: Lease) -> None:
+        """Publish the end of an output that was over the limit, and all that is still in a buffer."""
+        stdout, stderr = self._streams
+        stdout.flush()
+        stderr.flush()
+        for name, text in held.meter.rest():
+            stream = stderr if name == "stderr" else stdout
+            stream.publish(text)
+            stream.flush()  # at once: between two streams there is no order but this
 
     def owns(self, session: str) -> bool:
         """Tell whether the cells of a Jupyter session are the host's."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from IPython.lib.pretty import RepresentationPrinter
 
-from .interrupt import RenderTimeout, policy
+from .interrupt import FRAME, CellInterrupt, RenderTimeout, policy
 from .names import type_name
 
 #: Most characters of one value's text.
@@ -49,7 +49,11 @@ def guarded(value: Any, render: Callable[[], str]) -> str:
         return render()
     except RenderTimeout:
         why = f"its representation took longer than {TIME_LIMIT_S:g} s"
-    except Exception as error:
+    except CellInterrupt:
+        raise
+    except BaseException as error:  # a sys.exit() in it, too, is no reason to end the cell
+        if isinstance(error, KeyboardInterrupt) and policy.name != FRAME:
+            raise  # this is how the host interrupts
         why = f"its representation raised {type(error).__name__}"
     return f"<{type_name(value)}; {why}>"
 

@@ -17,6 +17,9 @@ LIMIT = 4_000
 _CHAIN = 4
 _GROUP = 8
 
+#: Frames of one round of a recursion that is recognised.
+_PERIOD = 8
+
 _OWN = os.path.dirname(__file__) + os.sep
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -28,6 +31,7 @@ _HINTS = (
     ("asyncio.run() cannot be called from a running event loop", _LOOP_RUNS),
     ("This event loop is already running", _LOOP_RUNS),
     ("'Call'", "; a Call is not its value: write `await` before it"),
+    ("IProgress not found", "; there are no widgets here: write `from tqdm import tqdm` instead"),
     ("type Call ", "; a Call is not its value: write `await` before it"),
 )
 
@@ -38,7 +42,7 @@ def message(error: BaseException) -> str:
         text = str(error)
     except Exception as problem:
         text = f"<its text raised {type(problem).__name__}>"
-    if type(error) in {RuntimeError, TypeError}:
+    if type(error) in {RuntimeError, TypeError, ImportError}:
         text += next((hint for words, hint in _HINTS if words in text), "")
     return _sendable(text if len(text) <= 2_000 else f"{text[:1_990]} ... [cut]")
 
@@ -46,7 +50,7 @@ def message(error: BaseException) -> str:
 def render(error: BaseException, cell_file: str | None) -> str:
     """Return the traceback of ``error`` and of what led to it, newest last, in at most :data:`LIMIT` characters.
 
-    ``cell_file`` is the file name of the running cell; frames of other cells are marked as earlier.
+    ``cell_file`` is the file name of the running cell, of which those of others are told apart; None when unknown.
     """
     parts: list[str] = []
     current: BaseException | None = error
@@ -71,21 +75,45 @@ def _sendable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _one(error: BaseException, cell_file: str | None) -> str:
-    lines = list(_frames(error.__traceback__, cell_file))
+def _one(error: BaseException, cell_file: str | None, depth: int = 0) -> str:
+    lines = _folded(list(_frames(error.__traceback__, cell_file)))
     name = type(error).__name__
     text = message(error)
     lines.append(f"{name}: {text}" if text else name)
     if isinstance(error, SyntaxError) and error.lineno and not (error.filename or "").startswith(CELL_FILE):
         lines.append(f"  at {error.filename}:{error.lineno}")
+        if error.text:
+            lines.append(f"    {error.text.strip()[:300]}")
     notes = getattr(error, "__notes__", ())
     lines.extend(str(note)[:500] for note in (notes if isinstance(notes, (list, tuple)) else ())[:5])
-    if isinstance(error, _GROUPS):
+    if isinstance(error, _GROUPS) and depth < _CHAIN:
         group = error.exceptions  # type: ignore[attr-defined]
-        lines.extend(f"  {number}. {type(e).__name__}: {message(e)}" for number, e in enumerate(group[:_GROUP], 1))
+        for number, member in enumerate(group[:_GROUP], 1):
+            lines.append(f"  {number}. " + _one(member, cell_file, depth + 1).replace("\n", "\n     "))
         if len(group) > _GROUP:
             lines.append(f"  ... and {len(group) - _GROUP} more")
     return "\n".join(lines)
+
+
+def _folded(frames: list[str]) -> list[str]:
+    """Return the frames with what a recursion repeats shown once."""
+    folded: list[str] = []
+    at = 0
+    while at < len(frames):
+        for period in range(1, _PERIOD + 1):
+            block = frames[at : at + period]
+            times = 1
+            while frames[at + times * period : at + (times + 1) * period] == block:
+                times += 1
+            if times > 2:
+                lines = "this line" if period == 1 else f"these {period} lines"
+                folded += [*block, f"... {lines} {times - 1:,} more times ..."]
+                at += times * period
+                break
+        else:
+            folded.append(frames[at])
+            at += 1
+    return folded
 
 
 def _frames(trace: TracebackType | None, cell_file: str | None) -> Iterator[str]:
@@ -111,15 +139,15 @@ def _is_library(file: str) -> bool:
 
 def _frame(trace: TracebackType, file: str, cell_file: str | None) -> str:
     code = trace.tb_frame.f_code
-    place = _place(file, cell_file)
     function = "" if code.co_name == "<module>" else f", in {code.co_name}"
     line = linecache.getline(file, trace.tb_lineno).strip()
-    return f"{place} line {trace.tb_lineno}{function}" + (f"\n    {line[:300]}" if line else "")
+    return f"{place(file, cell_file)} line {trace.tb_lineno}{function}" + (f"\n    {line[:300]}" if line else "")
 
 
-def _place(file: str, cell_file: str | None) -> str:
+def place(file: str, cell_file: str | None = None) -> str:
+    """Return what a file of code is called: a cell, a path relative to the working directory if it is below that."""
     if file.startswith(CELL_FILE):
-        return "cell" if file == cell_file else "earlier cell"
+        return "cell" if cell_file in (None, file) else "earlier cell"
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # the working directory is gone, or the name is no path

@@ -11,51 +11,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from .meter import Meter
+
 if TYPE_CHECKING:
     from .bridge import Call
-
-
-class Meter:
-    """Counts the bytes of output a cell publishes, up to ``limit``; the rest is counted in ``dropped``.
-
-    Threads of one cell may overrun the limit by what they write at the same instant; the host caps again.
-    """
-
-    __slots__ = ("dropped", "left")
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.dropped = 0
-
-    def admit(self, text: str) -> str:
-        """Return the part of ``text`` that may be published. Lone surrogates, which no channel can carry, become
-        backslash escapes."""
-        if text.isascii():
-            size = len(text)
-            if size <= self.left:
-                self.left -= size
-                return text
-            text = text[: self.left]
-            kept = len(text)
-        else:
-            data = text.encode("utf-8", "backslashreplace")
-            size = len(data)
-            # errors="ignore" drops the character that the cut went through
-            text = data[: self.left].decode("utf-8", "ignore")
-            kept = size if size <= self.left else len(text.encode())
-        self.left -= kept
-        self.dropped += size - kept
-        if size > kept:
-            self.left = 0  # nothing after a cut: output with a hole in it would mislead
-        return text
-
-    def take(self, size: int) -> bool:
-        """Account for ``size`` bytes that are published whole or not at all."""
-        if size > self.left:
-            self.dropped += size
-            return False
-        self.left -= size
-        return True
 
 
 class Lease:

@@ -53,6 +53,14 @@ def _identities(namespace: Mapping[str, Any]) -> dict[str, int]:
     return dict(zip(values, map(id, values.values()), strict=True))
 
 
+def is_builtin(value: Any) -> bool:
+    """Tell whether a value's type is one of the interpreter's own."""
+    try:
+        return bool(_MODULE(type(value)) == "builtins")
+    except AttributeError:
+        return False
+
+
 def type_name(value: Any) -> str:
     """Return the type's qualified name, without ``builtins.``. No code of the user's is run for it."""
     kind = type(value)

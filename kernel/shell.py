@@ -18,9 +18,10 @@ from IPython.utils.dir2 import get_real_method
 from IPython.utils.text import LSString, SList
 from traitlets import Type
 
-from . import commands, display, failure, forks, lease, magics
+from . import commands, display, failure, forks, forms, lease, magics
 from .bridge import Bridge, Call
-from .interrupt import CELL_FILE
+from .interrupt import CELL_FILE, policy
+from .names import is_builtin
 from .wire import CALL_KEY
 
 _IMAGES = ("image/png", "image/jpeg")
@@ -42,22 +43,41 @@ class Formatter(DisplayFormatter):
 
     def format(self, obj: Any, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a bundle of ``text/plain`` and at most one image, empty when the object displays itself."""
-        if self._displays_itself(obj):
-            return {}, {}
+        data: dict[str, Any] = {}
+        stub = display.guarded(obj, lambda: self._fill(data, obj))
+        if stub:  # even to look at it raised
+            data.setdefault("text/plain", stub)
+        return data, {}
+
+    def _fill(self, data: dict[str, Any], obj: Any) -> str:
+        if is_builtin(obj):
+            data["text/plain"] = self._text(obj)
+        elif not self._displays_itself(obj):
+            bundle = self._bundle(obj)
+            text = bundle.get("text/plain")
+            data["text/plain"] = text[: display.TEXT_LIMIT] if isinstance(text, str) else self._text(obj)
+            shown = forms.scaled(obj)
+            if shown is not obj:
+                data["text/plain"] += f"\n[shown scaled down to {shown.size[0]}x{shown.size[1]}]"
+            for mime in (*_IMAGES, _SVG):
+                image = self._form(mime, shown, bundle)
+                if isinstance(image, (str, bytes)):
+                    data[mime] = image
+                    return ""
+            if forms.bare(data["text/plain"]):
+                found = {mime: self._form(mime, obj, bundle) for mime in forms.FORMS}
+                words = forms.words({mime: form for mime, form in found.items() if form is not None})
+                data["text/plain"] = words or data["text/plain"]
+        return ""
+
+    def _text(self, obj: Any) -> str:
         plain = self.formatters["text/plain"]
         printers = {
             "singleton_pprinters": plain.singleton_printers,
             "type_pprinters": plain.type_printers,
             "deferred_pprinters": plain.deferred_printers,
         }
-        data: dict[str, Any] = {"text/plain": display.text(obj, printers)}
-        if type(obj).__module__ != "builtins":
-            for mime in (*_IMAGES, _SVG):
-                image = self._image(mime, obj)
-                if image is not None:
-                    data[mime] = image
-                    break
-        return data, {}
+        return display.text(obj, printers)
 
     def _displays_itself(self, obj: Any) -> bool:
         method = get_real_method(obj, "_ipython_display_")
@@ -65,7 +85,10 @@ class Formatter(DisplayFormatter):
             return False
         return display.guarded(obj, lambda: str(method())) == "None"
 
-    def _image(self, mime: str, obj: Any) -> str | bytes | None:
+    def _form(self, mime: str, obj: Any, bundle: dict[str, Any]) -> Any:
+        """Return one form of an object: of its bundle, of a registered printer, of its method; None without one."""
+        if mime in bundle:
+            return bundle[mime]
         formatter = self.formatters[mime]
         found: list[Any] = []
 
@@ -74,21 +97,32 @@ class Formatter(DisplayFormatter):
                 printer = formatter.lookup(obj)
             except KeyError:
                 method = get_real_method(obj, formatter.print_method)
-                found.append(self._bundled(mime, obj) if method is None else method())
+                found.append(None if method is None else method())
             else:
                 found.append(printer(obj))
             return ""
 
         display.guarded(obj, render)
-        image = found[0] if found else None
-        image = image[0] if isinstance(image, tuple) and image else image
-        return image if isinstance(image, (str, bytes)) else None
+        return _data(found[0]) if found else None
 
-    def _bundled(self, mime: str, obj: Any) -> Any:
+    def _bundle(self, obj: Any) -> dict[str, Any]:
         method = get_real_method(obj, "_repr_mimebundle_")
-        bundle = method(include={mime}) if method is not None else None
-        bundle = bundle[0] if isinstance(bundle, tuple) and bundle else bundle
-        return bundle.get(mime) if isinstance(bundle, dict) else None
+        bundle: Any = None
+
+        def render() -> str:
+            nonlocal bundle
+            bundle = _data(method(include=None, exclude=None))  # type: ignore[misc]
+            return ""
+
+        if method is not None:
+            with policy.limited(display.TIME_LIMIT_S):
+                display.guarded(obj, render)
+        return bundle if isinstance(bundle, dict) else {}
+
+
+def _data(form: Any) -> Any:
+    """Return a form without the metadata that may come with it."""
+    return form[0] if isinstance(form, tuple) and form else form
 
 
 def admitted(data: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +132,7 @@ def admitted(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(text, str):
         text = ""
     meter = lease.meter()
-    for mime in _IMAGES:
+    for mime in (*_IMAGES, _SVG):
         image = data.get(mime)
         if isinstance(image, (str, bytes)):
             if meter is None or meter.take(len(image)):
@@ -106,13 +140,11 @@ def admitted(data: dict[str, Any]) -> dict[str, Any]:
             else:
                 text += f"\n[{mime} of {len(image):,} bytes dropped: this cell's output is over its limit]"
             break
-    if not kept:
-        others = [mime for mime in data if mime != "text/plain"]
-        if _SVG in data:
-            text += f"\n[svg image of {len(data[_SVG]):,} characters, not shown; save it to a file or render a png]"
-        elif not text and others:
-            text = f"[{', '.join(map(str, others))[:200]}: no text form]"
-    kept["text/plain"] = text if meter is None else meter.admit(text)
+    if not kept and not text:
+        text = forms.words({mime: form for mime, form in data.items() if mime != "text/plain"})
+    if meter is not None:
+        text = meter.admit(f"\n{text}\n" if meter.full and text else text)
+    kept["text/plain"] = text
     return kept if kept["text/plain"] or len(kept) > 1 else {}
 
 
@@ -132,7 +164,7 @@ class Hook(ZMQShellDisplayHook):
     shell: Any
 
     def __call__(self, result: Any = None) -> None:
-        if isinstance(result, Call):
+        if type(result) is Call:
             result = result.result()
         if result is None:
             return

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
+from typing import Any
 
 from ipykernel.iostream import OutStream
 
 from . import lease
+
+#: Bytes that are decoded at once.
+_SLICE = 1 << 20
 
 
 class CappedStream(OutStream):
@@ -16,16 +22,27 @@ class CappedStream(OutStream):
     #: Seconds until written text is published without a flush.
     flush_interval = 0.05
     _dirty = False
+    _buffer: io.BufferedIOBase | None = None
 
     def write(self, string: str) -> int:
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
         meter = lease.meter()
-        admitted = string if meter is None else meter.admit(string)
-        if admitted:
-            super().write(admitted)
-            self._dirty = True
+        self.publish(string if meter is None else meter.admit(string, self.name))
         return len(string)
+
+    def publish(self, text: str) -> None:
+        """Send text that was admitted."""
+        if text:
+            super().write(text)
+            self._dirty = True
+
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        """Where bytes can be written, as to any standard stream; those that are no UTF-8 become backslash escapes."""
+        if self._buffer is None:
+            self._buffer = _Bytes(self)
+        return self._buffer
 
     def close(self) -> None:
         """Flush only: a cell that closes its standard output would silence all later ones."""
@@ -35,6 +52,32 @@ class CappedStream(OutStream):
         if self._dirty:
             self._dirty = False
             super().flush()
+
+
+class _Bytes(io.BufferedIOBase):
+    """The bytes below a text stream."""
+
+    def __init__(self, stream: CappedStream) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _SLICE):
+            self._stream.write(self._decoder.decode(view[start : start + _SLICE]))
+        return len(view)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.flush()
 
 
 class Descriptors:

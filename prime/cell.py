@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from prime import events as ev
-from prime import shown
+from prime import raster, shown
 from prime.caps import Limits
 from prime.dispatch import CellCalls
 from prime.errors import KernelStartFailed
@@ -113,7 +114,7 @@ class _Run:
                 async for signal in signals:
                     match signal:
                         case Output():
-                            self._output(signal)
+                            self._output(await _drawn(signal) if signal.svg is not None else signal)
                         case HostCall():
                             self.calls.submit(signal)
                         case CallCancelled():
@@ -147,6 +148,7 @@ class _Run:
                 late=output.late,
                 target=call.target if call is not None else None,
                 arguments=call.arguments if call is not None else None,
+                svg=output.svg,
             )
         )
         if not output.late:
@@ -182,6 +184,16 @@ class _Run:
     def _kernel_start(self) -> int:
         *_, entry = self._cells.log.entries(types=("kernel_started",))
         return entry.seq
+
+
+async def _drawn(output: Output) -> Output:
+    """Return an output with its svg image as a picture, or with a line that says why there is none."""
+    svg = plain(output.svg or "")
+    picture = await raster.png(svg)
+    if picture is not None:
+        return replace(output, svg=svg, image=Image("image/png", b64encode(picture).decode()))
+    line = f"[svg image of {len(svg):,} characters, not shown: it cannot be drawn here; render a png]"
+    return replace(output, svg=svg, text=f"{output.text}\n{line}".lstrip("\n"))
 
 
 def _error(failed: Failed) -> ev.CellError:

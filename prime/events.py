@@ -182,6 +182,7 @@ class CellStarted(Frozen):
 class CellOutput(Frozen):
     """A piece of a cell's output, whole and in order. ``late``: produced by work that an older cell left behind.
 
+    ``svg`` is the source of the image, where it was one.
     ``target`` and ``arguments`` are those of the call whose untouched value the text shows, in its tool's own form.
     """
 
@@ -193,6 +194,7 @@ class CellOutput(Frozen):
     late: bool = False
     target: str | None = None
     arguments: Json = None
+    svg: str | None = None
 
 
 class CellError(Frozen):

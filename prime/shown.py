@@ -133,7 +133,7 @@ def outcome(ended: Ended, called: bool) -> str:
     error, seconds = ended.error, f"{ended.duration_s:.1f} s"
     lines = []
     if ended.dropped:
-        lines.append(f"[{ended.dropped:,} more bytes of output were dropped: over the limit of a cell]")
+        lines.append(f"[{ended.dropped:,} bytes of output were dropped: over the limit of a cell]")
     match ended.status:
         case "ok":
             pass

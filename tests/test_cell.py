@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from watch import happened, kinds, of, shown
 from prime.caps import Limits
 from prime.errors import KernelStartFailed
 from prime.messages import ImagePart, TextPart, text_of
-from prime.repl.signals import Image
+from prime.repl.signals import Image, Output, Signal
 from prime.testing import ScriptedCell, ScriptedRepl, scripted
 from prime.tools.base import tool
 
@@ -157,6 +160,29 @@ async def test_an_image_goes_into_the_request(home: Path) -> None:
         assert image == ImagePart(media_type="image/png", data="AAAA")
         assert isinstance(text, TextPart)
         assert "[image 1: image/png]" in text.text
+
+
+async def test_an_svg_is_drawn_and_its_source_is_kept(home: Path) -> None:
+    source = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>'
+
+    class Drawing(ScriptedRepl):
+        async def run(self, code: str, *, cell: str, timeout_s: float | None = None) -> AsyncGenerator[Signal, None]:
+            async with aclosing(super().run(code, cell=cell, timeout_s=timeout_s)) as signals:
+                async for signal in signals:
+                    yield replace(signal, svg=code) if isinstance(signal, Output) else signal
+
+    async def play(code: str, cell: ScriptedCell) -> object:
+        cell.show("<Vector>")
+        return None
+
+    async with scripted([], Drawing(play), home=home) as stage:
+        drawn = await stage.agent.cell(source)
+        assert shown(drawn) == "<Vector>\n[image 1: image/png]"
+        assert isinstance(drawn.shown[1], ImagePart)
+        (output,) = of(stage.log, "cell_output")
+        assert (output.svg, output.image) == (source, drawn.shown[1])
+        bad = await stage.agent.cell("<page>")
+        assert shown(bad) == ("<Vector>\n[svg image of 6 characters, not shown: it cannot be drawn here; render a png]")
 
 
 def brief(arguments: dict[str, object], value: dict[str, object]) -> str:

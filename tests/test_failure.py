@@ -46,12 +46,34 @@ def test_groups_and_notes() -> None:
 
 
 def test_the_text_is_bounded_and_keeps_both_ends() -> None:
-    error = caught("def f(n):\n    if n == 0: raise ValueError('x' * 9_000)\n    f(n - 1)\nf(200)")
+    calls = "\n".join(f"def f{n}():\n    f{n + 1}()" for n in range(200))
+    error = caught(f"{calls}\ndef f200(): raise ValueError('x' * 9_000)\nf0()")
     text = render(error, "<cell 2>")
     assert len(text) <= LIMIT
-    assert text.startswith("cell line 4")
+    assert text.startswith("cell line 402")
     assert "characters cut" in text
     assert text.endswith("[cut]")
+
+
+def test_a_recursion_is_told_once() -> None:
+    text = render(caught("def f(n):\n    g(n)\ndef g(n):\n    f(n + 1)\nf(0)"), "<cell 2>")
+    assert text.splitlines()[:3] == ["cell line 5", "cell line 2, in f", "cell line 4, in g"]
+    assert "... these 2 lines " in text
+    assert len(text) < 300
+
+
+def test_the_members_of_a_group_have_their_lines_and_a_syntax_error_its_text() -> None:
+    code = "try:\n    1/0\nexcept Exception as e:\n    x = e\nraise ExceptionGroup('g', [x, ExceptionGroup('h', [x])])"
+    assert render(caught(code), "<cell 2>").splitlines() == [
+        "cell line 5",
+        "ExceptionGroup: g (2 sub-exceptions)",
+        "  1. cell line 2",
+        "     ZeroDivisionError: division by zero",
+        "  2. ExceptionGroup: h (1 sub-exception)",
+        "       1. cell line 2",
+        "          ZeroDivisionError: division by zero",
+    ]
+    assert render(caught("exec('x = 1\\ny = = 2')"), "<cell 2>").endswith("  at <string>:2\n    y = = 2")
 
 
 def test_a_message_survives_its_exception() -> None:

@@ -5,28 +5,8 @@ from __future__ import annotations
 import contextvars
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prime_kernel import lease
-from prime_kernel.lease import Lease, Meter
-
-
-@given(st.lists(st.text(st.characters())), st.integers(0, 60))
-def test_a_meter_admits_a_prefix_of_what_is_written_and_counts_the_rest(pieces: list[str], limit: int) -> None:
-    meter = Meter(limit)
-    admitted = "".join(meter.admit(piece) for piece in pieces)
-    whole = "".join(piece.encode("utf-8", "backslashreplace").decode() for piece in pieces)
-    assert len(admitted.encode()) <= limit
-    assert whole.startswith(admitted)
-    assert meter.dropped == len(whole.encode()) - len(admitted.encode())
-
-
-def test_a_meter_takes_things_whole_or_not_at_all() -> None:
-    meter = Meter(10)
-    assert meter.take(8)
-    assert not meter.take(3)
-    assert meter.take(2)
-    assert meter.dropped == 3
+from prime_kernel.lease import Lease
 
 
 @pytest.fixture

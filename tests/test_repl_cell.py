@@ -96,7 +96,10 @@ def test_outputs() -> None:
     shown = output(message("execute_result", data=data, metadata={"prime_call": 3}), late=False)
     assert shown == Output("result", "p", image=Image("image/png", "aGk="), call=3)
     assert output(message("display_data", data={"text/plain": "p"}), late=False) == Output("display", "p")
-    assert output(message("clear_output", wait=True), late=False) is None
+    assert output(message("clear_output", wait=True), late=False) == Output("stdout", "\x1b[H\x1b[2J")
+    assert output(message("comm_open"), late=False) is None
+    data = {"text/plain": "p", "image/svg+xml": "<svg/>"}
+    assert output(message("display_data", data=data), late=False) == Output("display", "p", svg="<svg/>")
 
 
 @given(json_values, json_values)

@@ -20,6 +20,13 @@ _OVERHEAD = 64
 _PAUSE, _RESUME = 512, 128
 
 _IMAGES = ("image/png", "image/jpeg")
+_SVG = "image/svg+xml"
+
+#: What a terminal calls ``clear_output()``.
+_CLEAR = "\x1b[H\x1b[2J"
+
+#: Lines of a display that a later state of it replaces.
+_REPLACED = 40
 
 
 class Cell:
@@ -42,6 +49,7 @@ class Cell:
         self.finished = asyncio.Event()
         self._left = limit
         self._dropped = 0
+        self._above: tuple[str, int] | None = None
         self._queue: deque[Signal] = deque()
         self._queued_calls = 0
         self._news = asyncio.Event()
@@ -73,7 +81,7 @@ class Cell:
             admitted = self._admit(signal)
             if admitted is None:
                 return
-            signal = admitted
+            signal = self._replacing(admitted)
         elif isinstance(signal, HostCall):
             self._queued_calls += 1
         self._queue.append(signal)
@@ -82,7 +90,7 @@ class Cell:
     def _admit(self, shown: Output) -> Output | None:
         """Return what of an output is within the limit, and count the rest."""
         text = shown.text.encode(errors="replace")
-        image = len(shown.image.data) if shown.image else 0
+        image = len(shown.image.data if shown.image else shown.svg or "")
         room = self._left - image - _OVERHEAD
         if room < 0 or (room == 0 and text):
             self._dropped += len(text) + image
@@ -92,6 +100,20 @@ class Cell:
             self._dropped += len(text) - len(kept.encode())
             shown, text = replace(shown, text=kept), kept.encode()
         self._left = room - len(text)
+        return shown
+
+    def _replacing(self, shown: Output) -> Output:
+        """Return the output so that it takes the place of an earlier state of the same display right above it."""
+        if shown.late:
+            return shown
+        above, self._above = self._above, None
+        if shown.display is None or shown.image is not None:
+            return shown
+        lines = shown.text.removesuffix("\n").count("\n") + 1
+        if lines <= _REPLACED:
+            self._above = shown.display, lines
+        if above is not None and above[0] == shown.display:
+            shown = replace(shown, text=f"\x1b[{above[1]}A\r\x1b[J{shown.text}")
         return shown
 
     async def signals(self) -> AsyncIterator[Signal]:
@@ -168,12 +190,16 @@ def output(message: dict[str, Any], late: bool) -> Output | None:
         if not isinstance(text, str) or not text:
             return None
         return Output("stderr" if name == "stderr" else "stdout", text, late=late)
+    if kind == "clear_output":
+        return Output("stdout", _CLEAR, late=late)
     if kind not in {"execute_result", "display_data", "update_display_data"}:
         return None
     data, metadata = content.get("data"), content.get("metadata")
     if not isinstance(data, dict):
         return None
-    text = data.get("text/plain")
+    text, svg = data.get("text/plain"), data.get(_SVG)
+    transient = content.get("transient")
+    name = transient.get("display_id") if isinstance(transient, dict) else None
     call = metadata.get(CALL_KEY) if isinstance(metadata, dict) else None
     return Output(
         "result" if kind == "execute_result" else "display",
@@ -181,6 +207,8 @@ def output(message: dict[str, Any], late: bool) -> Output | None:
         image=next((_image(mime, data[mime]) for mime in _IMAGES if isinstance(data.get(mime), str)), None),
         call=call if type(call) is int else None,
         late=late,
+        svg=svg if isinstance(svg, str) else None,
+        display=name if isinstance(name, str) else None,
     )
 
 

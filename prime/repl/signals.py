@@ -56,6 +56,8 @@ class Output:
         image: the image form, when there is one.
         call: set when the completion is the untouched value of that host call, whose own rendering may be shown.
         late: produced by work that an older cell left behind; kept in the log, not part of this cell's result.
+        svg: the source of an svg image, when that is all there is.
+        display: the name under which a later output replaces this one.
     """
 
     stream: Literal["stdout", "stderr", "display", "result"]
@@ -63,6 +65,8 @@ class Output:
     image: Image | None = None
     call: int | None = None
     late: bool = False
+    svg: str | None = None
+    display: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
