@@ -22,6 +22,7 @@ from . import commands, display, failure, forks, forms, lease, magics
 from .bridge import Bridge, Call
 from .interrupt import CELL_FILE, policy
 from .names import is_builtin
+from .source import tree
 from .wire import CALL_KEY
 
 _IMAGES = ("image/png", "image/jpeg")
@@ -36,6 +37,9 @@ class CellCompiler(CachingCompiler):
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
         return f"{CELL_FILE}{number}>"
+
+    def ast_parse(self, source: str, filename: str = "<unknown>", symbol: str = "exec") -> Any:
+        return tree(source, filename, symbol, self.flags)
 
 
 class Formatter(DisplayFormatter):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import gc
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
-from prime_kernel.source import objection
+from prime_kernel.shell import CellCompiler
+from prime_kernel.source import objection, tree
 
 RESERVED = {"tools", "notes"}
 
@@ -99,10 +106,50 @@ def test_the_source_is_not_repeated() -> None:
     assert "hunter2" not in found.message
 
 
-def test_nesting_beyond_the_parser_is_an_objection() -> None:
-    found = objection("(" * 5_000 + ")" * 5_000, RESERVED)
+@pytest.mark.parametrize("code", ["(" * 5_000 + ")" * 5_000, "(" * 5_000, "-" * 100_000 + "1", "a" + ".b" * 20_000])
+def test_nesting_beyond_the_parser_is_an_objection(code: str) -> None:
+    found = objection(code, RESERVED)
     assert found is not None
+    assert "nested" in found.message
     assert "nothing ran" in found.message
+    assert "\n" not in found.message
+
+
+@pytest.mark.parametrize("terms", [500, 1_500])
+def test_a_deep_tree_never_raises(terms: int) -> None:
+    found = objection("+".join(["1"] * terms), RESERVED)
+    assert found is None or "nested" in found.message
+
+
+@pytest.mark.parametrize("parsed", [tree, CellCompiler().ast_parse])
+def test_other_threads_that_parse_do_not_spoil_a_parse(parsed: Callable[[str, str], object]) -> None:
+    nested = "(" * 60 + "1" + ")" * 60 + "\n" + "def f():\n    return [a for a in range(10) if a]\n" * 20
+    over = threading.Event()
+
+    def parse() -> None:
+        while not over.is_set():
+            with contextlib.suppress(SystemError):  # which is what this is about
+                ast.parse(nested)
+
+    def switch(*_: object) -> None:
+        time.sleep(0.0001)  # lets another thread go on
+
+    threads = [threading.Thread(target=parse) for _ in range(2)]
+    before = gc.get_threshold()
+    gc.callbacks.append(switch)
+    gc.set_threshold(50)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(50):
+            assert parsed(nested, "<cell>") is not None
+        assert gc.isenabled()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*before)
 
 
 def test_the_place_of_a_reserved_name() -> None:
