@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kernels import Kernel, Seen, kernel
 
+from prime.messages import text_of
 from prime.shown import Shown
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ def model_sees(seen: Seen) -> str:
     shown = Shown(12_000)
     for output in seen.outputs:
         shown.add(output)
-    return shown.finish("", "", 1)[0].text  # type: ignore[union-attr]
+    return text_of(shown.finish("", "", 1).parts)
 
 
 async def test_the_end_of_a_flood_is_kept_with_what_is_missing(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_how_a_cell_ended_is_said_in_words() -> None:
     assert "died" in shown.outcome(ended("died"), called=False)
     assert "may have had effects" in shown.outcome(ended("killed"), called=True)
     assert "may have had effects" not in shown.outcome(ended("error"), called=True)
-    assert "1,234 more bytes" in shown.outcome(ended(dropped=1_234), called=False)
+    assert "1,234 bytes" in shown.outcome(ended(dropped=1_234), called=False)
     assert shown.outcome(ended(unawaited=("tools.a: x: y",)), called=True) == "[not awaited] tools.a: x: y"
 
 

@@ -27,7 +27,9 @@ def entries() -> list[ev.Entry]:
     for line in (FIXTURES / "session.jsonl").read_text().splitlines():
         fields = json.loads(line)
         kind = ev.TYPES[fields["type"]]
-        event = kind.model_validate_json(json.dumps({name: fields[name] for name in kind.model_fields}))
+        event = kind.model_validate_json(
+            json.dumps({name: fields[name] for name in kind.model_fields if name in fields})
+        )
         found.append(ev.Entry(**{name: fields[name] for name in ("session", "seq", "at", "turn", "step")}, event=event))
     return found
 
