@@ -11,7 +11,7 @@ from ipykernel.iostream import OutStream
 
 from . import lease
 
-#: Bytes that are decoded at once.
+#: Characters that are sent in one message, about, and bytes that are decoded at once.
 _SLICE = 1 << 20
 
 
@@ -22,6 +22,7 @@ class CappedStream(OutStream):
     #: Seconds until written text is published without a flush.
     flush_interval = 0.05
     _dirty = False
+    _waiting = 0
     _buffer: io.BufferedIOBase | None = None
 
     def write(self, string: str) -> int:
@@ -33,9 +34,13 @@ class CappedStream(OutStream):
 
     def publish(self, text: str) -> None:
         """Send text that was admitted."""
-        if text:
-            super().write(text)
+        for start in range(0, len(text), _SLICE):
+            piece = text[start : start + _SLICE]
+            super().write(piece)
             self._dirty = True
+            self._waiting += len(piece)
+            if self._waiting >= _SLICE:  # what waits becomes one message, which both ends hold several times over
+                self.flush()
 
     @property
     def buffer(self) -> io.BufferedIOBase:
@@ -50,7 +55,7 @@ class CappedStream(OutStream):
 
     def flush(self) -> None:
         if self._dirty:
-            self._dirty = False
+            self._dirty, self._waiting = False, 0
             super().flush()
 
 

@@ -9,6 +9,7 @@ import pytest
 from kernels import Kernel, Seen, kernel
 
 from prime.messages import text_of
+from prime.repl.signals import Output
 from prime.shown import Shown
 
 pytestmark = pytest.mark.anyio
@@ -145,3 +146,28 @@ async def test_warnings_are_short_and_few(shared: Kernel) -> None:
             *(f"cell line 2: UserWarning: careful {n}" for n in range(3)),
             "[further warnings of this line are not shown]",
         ]
+
+
+async def test_a_flood_comes_in_pieces(shared: Kernel) -> None:
+    for code in ("print('x' * 5_000_000)", "for _ in range(50): print('x' * 100_000)"):
+        pieces = [len(signal.text) for signal in (await shared.cell(code)).signals if isinstance(signal, Output)]
+        assert sum(pieces) >= 5_000_000
+        assert max(pieces) <= 2**21
+
+
+async def test_tables_are_bounded_and_say_their_shape(shared: Kernel) -> None:
+    pytest.importorskip("pandas")
+    text = await shared.value("import pandas as pd\npd.DataFrame(0, index=range(100_000), columns=range(50))")
+    assert text.endswith("[100000 rows x 50 columns]")
+    assert len(text) < 4_000
+    assert max(map(len, text.splitlines())) <= 100
+
+
+async def test_a_progress_bar_is_one_line(shared: Kernel) -> None:
+    pytest.importorskip("tqdm")
+    seen = await shared.cell("from tqdm.auto import tqdm\nfor n in tqdm(range(30), mininterval=0): pass")
+    (line,) = model_sees(seen).splitlines()
+    assert line.startswith("100%")
+    assert "30/30" in line
+    seen = await shared.cell("from tqdm.notebook import tqdm\ntqdm([])")
+    assert "write `from tqdm import tqdm` instead" in seen.error
