@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,21 @@ PROJECT_FILE = "prime-repl.toml"
 #: Settings that a project's file may have. The limits among them may only be lowered there.
 _LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s", "context_pressure")
 _PROJECT_KEYS = (*_LIMITS, "model", "temperature", "effort", "context_policy")
+#: Settings of older designs of the tape, which some guides still name -> what there is instead.
+_RETIRED = {
+    "pin_first_turn": "what a person said always stays at its place",
+    "pin_user_chars": "what a person said always stays at its place; tape_profile = 'v3' takes excerpts",
+    "high_water_chars": "set context_pressure",
+    "low_water_chars": "set context_retain",
+    "keep_recent_chars": "set context_retain or tape_keep_recent_turns",
+    "checkpoint_max_chars": "set tape_entry_max_chars",
+    "max_request_chars": "set context_pressure",
+    "max_history_chars": "set context_pressure",
+    "max_parallel_tool_calls": "calls that may overlap do so by themselves",
+    "in_turn_seal": "only completed turns are sealed",
+    "tape": "set context_policy = 'slice'",
+    "state": "set context_policy",
+}
 #: Models that a project's file may not choose: they run programs or scripts, or send a key to an address.
 _PRIVATE_MODELS = ("scripted/", "replay/", "local/", "compatible/")
 
@@ -212,5 +228,9 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
+    # names of older tapes come in camel case, and with the name of their group before them
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.rpartition(".")[2]).lower()
+    if (instead := _RETIRED.get(re.sub(r"^(tape|history|context)_(?=.)", "", plain))) is not None:
+        return f" any more; {instead}"
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"

@@ -6,11 +6,11 @@ import hashlib
 import json
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prime import events as ev
-from prime.messages import text_of
+from prime.messages import text_of, thaw
 from prime.policies.base import Entries, Note, Output, Prompt, Read
 from prime.screen import Screen, joined
 
@@ -118,10 +118,13 @@ class StoredOriginals:
         self._through = max(self._through, end)
 
     def _take(self, entry: ev.Entry, started: ev.DispatchStarted) -> None:
-        value = entry.event.value
-        if entry.event.error is not None or "text" not in value or entry.turn is None or entry.step is None:
+        value, arguments = entry.event.value, started.arguments
+        # a picture has no text; a log of another version may hold values of another shape
+        if not isinstance(value, Mapping) or not {"path", "text", "line_count"} <= value.keys():
             return
-        others = {key: item for key, item in sorted(started.arguments.items()) if key != "path"}
+        if entry.event.error is not None or entry.turn is None or entry.step is None:
+            return
+        others = {key: thaw(item) for key, item in sorted(arguments.items()) if key != "path"}
         read = Read(
             seq=entry.seq,
             turn=entry.turn,
@@ -150,6 +153,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _texts(item)
-    elif hasattr(value, "values"):
+    elif isinstance(value, Mapping):
         for item in value.values():
             yield from _texts(item)

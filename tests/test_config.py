@@ -164,3 +164,30 @@ def test_a_configuration_does_not_change(project: Path) -> None:
         config.guest_environment["PATH"] = "/else"  # type: ignore[index]
     with pytest.raises(TypeError):
         config.keys["X"] = "y"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("key", ["pin_first_turn", "pinUserChars", "history_high_water_chars", "inTurnSeal", "tape"])
+def test_a_retired_setting_says_what_there_is_instead(key: str, user: Path, project: Path) -> None:
+    user.write_text(f"{key} = 1")
+    with pytest.raises(ConfigError, match=rf"there is no setting '{key}' any more; \w+"):
+        load(project.parent, environment={})
+
+
+def test_a_misspelt_setting_of_the_tape_names_the_nearest(user: Path, project: Path) -> None:
+    user.write_text("tape_entry_max_char = 300")
+    with pytest.raises(ConfigError, match="did you mean 'tape_entry_max_chars'"):
+        load(project.parent, environment={})
+    user.write_text("tape_entry_max_chars = 255")
+    with pytest.raises(ConfigError, match="tape_entry_max_chars=255: input should be greater than or equal to 256"):
+        load(project.parent, environment={})
+
+
+def test_models_have_shares_of_their_own(user: Path, project: Path) -> None:
+    user.write_text('context_pressure_of = {"deepseek/deepseek-chat" = 0.3}')
+    assert load(project.parent, environment={}).context_pressure_of == {"deepseek/deepseek-chat": 0.3}
+    given = {"PRIME_REPL_CONTEXT_PRESSURE_OF": "a/b=0.5,c/d=0.25"}
+    assert load(project.parent, environment=given).context_pressure_of == {"a/b": 0.5, "c/d": 0.25}
+    with pytest.raises(ConfigError, match="PRIME_REPL_CONTEXT_PRESSURE_OF"):
+        load(project.parent, environment={"PRIME_REPL_CONTEXT_PRESSURE_OF": "a/b"})
+    project.write_text("context_pressure = 0.9")
+    assert load(project.parent, environment={}).context_pressure == 0.8  # a project may only lower it

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _CWD = "Folder to work in: the session's own, or the current one."
 _MODEL = "The model: openai/…, anthropic/…, deepseek/…, compatible/… with --base-url, local/…, scripted/FILE."
+_POLICY = "How a long session is kept within the window: auto, fold, slice, window or transcript."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class ModelOptions:
         float | None, typer.Option("--budget", metavar="USD", help="Dollars a session may cost, for priced models.")
     ] = None
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", metavar="N", help="Tokens of one reply.")] = None
+    context_policy: Annotated[str | None, typer.Option("--context-policy", metavar="POLICY", help=_POLICY)] = None
 
     def config(self, kernel: KernelOptions) -> Config:
         """Return the configuration with these options over it.

@@ -120,6 +120,9 @@ def _entry(turns: Sequence[SealedTurn], level: _Level, options: TapeOptions) -> 
 
 def _said(turn: SealedTurn, level: _Level) -> Iterator[str]:
     for text in turn.users:
+        if level.lines:
+            yield f"[user: {_line(text)}]"
+            continue
         yield "[user]"
         yield _excerpt(text, turn.number, level.share or 1, (USER_CHARS, USER_HEAD, USER_TAIL))
     for reply in turn.replies:
