@@ -26,6 +26,7 @@ from prime.live import Live
 from prime.log import Log, read
 from prime.loop import Loop
 from prime.messages import Delta, Header, ImagePart, Parameters
+from prime.namespace import Namespace
 from prime.policies.base import Options, TapeOptions
 from prime.projection import replies
 from prime.providers import probe, registry
@@ -93,7 +94,9 @@ async def workshop(
         environment = {**config.guest_environment, mark.variable: mark.value}
         context = Context(log, options(config), window=window)
         info = ContextInfo(context.used, context.window, context.renew)
-        catalogue = Catalogue((*BUILTIN, *History(log).tools(), *Notes(log).tools(), *info.tools(), *tools))
+        names = Namespace(log, lambda: _names(repl))
+        recall = (*History(log).tools(), *Notes(log).tools(), *info.tools(), *names.tools())
+        catalogue = Catalogue((*BUILTIN, *recall, *tools))
         launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))
         repl = KernelRepl(
             catalogue.bindings(),
@@ -117,6 +120,13 @@ async def workshop(
                 yield Workshop(log, context, cells)
             finally:
                 await repl.close()
+
+
+async def _names(repl: KernelRepl) -> tuple[Sequence[tuple[str, str]], int] | None:
+    seen = await repl.inspect()
+    return (
+        None if seen is None or not seen.answered else ([(each.name, each.text) for each in seen.names], seen.further)
+    )
 
 
 @asynccontextmanager

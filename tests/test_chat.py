@@ -112,7 +112,7 @@ def test_lines_that_begin_with_a_slash(home: Path, chat: Chat) -> None:
     terminal = chat({"text": "Fine."})
     for line, answer in (
         ("/help", "begin a new session"),
-        ("/cell number = 7", r"\[\d+ ms\]"),
+        ("/cell number = 7", r"\[set number · \d+ ms\]"),
         ("/names", "number: int"),
         ("/notes", "no note yet"),
         ("/usage", "nothing yet"),

@@ -48,6 +48,7 @@ FLOORS: dict[str, float] = {
     "prime.verify": 4.5,
     "prime.sessions": 4.5,
     "prime.recall": 4.5,
+    "prime.namespace": 4.5,
     "prime.peek": 4.5,
     "prime.caps": 6,
     "prime.shown": 6,

@@ -234,6 +234,14 @@ def test_a_long_result_shows_head_and_tail() -> None:
     assert "  … 976 more lines …" in lines
 
 
+def test_a_cell_names_what_it_set_and_removed() -> None:
+    fields = {"cell": "c", "call_id": None, "status": "ok", "generation": 1, "shown": (), "error": None}
+    names = {f"n{number}": "int" for number in range(10)}
+    ended = ev.CellEnded(**fields, set=names, removed=("old",), calls=0, dropped=0, duration_s=0.5)
+    listed = "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more"
+    assert terminal.result(ended, []).plain == f"  [set {listed} · removed old · 500 ms]"
+
+
 def test_calls_in_one_line() -> None:
     assert called("tools.write", {"path": "a", "content": "x" * 500}) == f"tools.write(path='a', content='{'x' * 58}…)"
     assert condensed(["tools.read", "tools.grep", "tools.read", "history.step"]) == "read ×2, grep, history.step"

@@ -6,7 +6,7 @@ Programs and models write what they like, so nothing of theirs reaches a termina
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.markdown import Markdown
@@ -23,6 +23,8 @@ from prime.views.transcript import Cell, Notice, Reply, Said, Step, Transcript, 
 
 #: Lines of a cell's result that are shown; the log has them all.
 SHOWN_LINES = 24
+#: Names that are listed of those a cell has set, and of those it has removed.
+SHOWN_NAMES = 8
 _INDENT, _BAR = Text("  "), Text.assemble(("│ ", "dim"))
 _python = Syntax("", "python", theme="ansi_dark", background_color="default")
 
@@ -40,14 +42,23 @@ def code(source: str) -> Text:
 
 
 def result(ended: ev.CellEnded, targets: list[str]) -> Text:
-    """Return how a cell ended: its calls by target, its time, and the head and tail of what it showed."""
+    """Return how a cell ended: its calls by target, the names that it set and removed, its time, and the head and tail
+    of what it showed."""
     about = [f"calls: {condensed(targets)}"] if targets else []
     if ended.status != "ok":
         about.append(ended.status)
+    about += [
+        f"{verb} {_listed(names)}" for verb, names in (("set", [*ended.set]), ("removed", ended.removed)) if names
+    ]
     about.append(duration(ended.duration_s))
     line = Text(f"  [{' · '.join(about)}]", style="red" if ended.status != "ok" else "dim")
     shown = _context_free(collapsed(text_of(ended.shown))).rstrip()
     return Text("\n").join([_prefixed(_INDENT, Text(_head_and_tail(shown))), line]) if shown else line
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = collapsed(", ".join(names[:SHOWN_NAMES]))
+    return listed if len(names) <= SHOWN_NAMES else f"{listed} and {len(names) - SHOWN_NAMES} more"
 
 
 def note(text: str, style: str = "dim") -> Text:
