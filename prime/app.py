@@ -22,6 +22,7 @@ from prime.cell import Cells
 from prime.config import Config, load
 from prime.context import Context
 from prime.errors import ConfigError, ModelNotFound, PrimeError
+from prime.history import History
 from prime.live import Live
 from prime.log import Log, read
 from prime.loop import Loop
@@ -34,7 +35,7 @@ from prime.providers.base import Provider
 from prime.providers.llama import find_server
 from prime.providers.replay import ReplayProvider
 from prime.reaper import Mark, guarding
-from prime.recall import ContextInfo, History, Notes
+from prime.recall import ContextInfo, Notes
 from prime.repl.kernel import KernelRepl
 from prime.repl.pool import Pool
 from prime.repl.process import Launch
@@ -95,7 +96,8 @@ async def workshop(
         context = Context(log, options(config), window=window)
         info = ContextInfo(context.used, context.window, context.renew)
         names = Namespace(log, lambda: _names(repl))
-        recall = (*History(log).tools(), *Notes(log).tools(), *info.tools(), *names.tools())
+        history = History(log, sessions if config.recall_scope == "all" else None)
+        recall = (*history.tools(), *Notes(log).tools(), *info.tools(), *names.tools())
         catalogue = Catalogue((*BUILTIN, *recall, *tools))
         launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))
         repl = KernelRepl(

@@ -103,6 +103,7 @@ class Config(BaseModel):
         tape_entry_max_chars: most characters of one sealed entry.
         tape_profile: ``v4`` keeps words whole, ``v3`` takes excerpts, also of the person's.
         tape_locators: ``long`` prints the whole call on the line of each result.
+        recall_scope: what ``history`` may look into: the session alone, or all sessions in ``home``.
         idle_timeout_s: silence of a streaming model that counts as a failure.
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
@@ -137,6 +138,7 @@ class Config(BaseModel):
     tape_entry_max_chars: int | None = Field(None, ge=256)
     tape_profile: Literal["v4", "v3"] = "v4"
     tape_locators: Literal["long", "short"] = "long"
+    recall_scope: Literal["session", "all"] = "session"
     idle_timeout_s: float = Field(120.0, gt=0)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)

@@ -54,6 +54,11 @@ class Log:
         self._fold()
 
     @property
+    def store(self) -> Store:
+        """Where the entries are, for those who read and search; only the log appends to it."""
+        return self._store
+
+    @property
     def session(self) -> str:
         """The session's id."""
         return self.state.session

@@ -28,6 +28,7 @@ from prime.caps import Limits
 from prime.cell import Cells
 from prime.context import Context
 from prime.errors import CellBusy, KernelStartFailed, ToolFailed
+from prime.history import History
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -35,7 +36,7 @@ from prime.messages import Header, Request
 from prime.policies.base import Options
 from prime.providers.script import ReplyLike
 from prime.providers.scripted import ScriptedProvider
-from prime.recall import ContextInfo, History, Notes
+from prime.recall import ContextInfo, Notes
 from prime.repl.signals import (
     CallCancelled,
     Ended,

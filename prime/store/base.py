@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -23,6 +23,21 @@ class Row(NamedTuple):
     body: str
     blobs: Mapping[str, str]
     ignorable: bool = False
+
+
+class Document(NamedTuple):
+    """What can be searched of an entry. ``kind`` is a number from 0 to 15 that the caller gives a meaning."""
+
+    seq: int
+    kind: int
+    text: str
+
+
+class Match(NamedTuple):
+    """A document that a search found."""
+
+    seq: int
+    kind: int
 
 
 class Store(Protocol):
@@ -54,8 +69,12 @@ class Store(Protocol):
         """Return the types of all rows."""
         ...
 
-    def last(self) -> Row | None:
-        """Return the newest row."""
+    def last(self, types: Sequence[str] | None = None, before: int | None = None) -> Row | None:
+        """Return the newest row, of the given types only and with ``seq < before``."""
+        ...
+
+    def turn_start(self, turn: int) -> int | None:
+        """Return the seq of the row of type ``turn_started`` with this turn's number."""
         ...
 
     def blob(self, digest: str) -> str:
@@ -64,6 +83,25 @@ class Store(Protocol):
         Raises:
             CorruptLog: it is missing, or its bytes do not match its digest.
         """
+        ...
+
+    def indexed(self, version: int) -> int:
+        """Return the seq before which every entry is in the text index. ``version`` is that of the caller's rules for
+        what is indexed; what was indexed under another one does not count."""
+        ...
+
+    def index(self, documents: Sequence[Document], until: int, version: int) -> None:
+        """Add to the text index, all or nothing; ``until`` is what :meth:`indexed` returns then.
+
+        The index is no part of the log: it can always be made anew. A store opened read-only keeps it for itself.
+        """
+        ...
+
+    def find(self, terms: Sequence[str], kinds: Collection[int], limit: int, version: int) -> list[Match]:
+        """Return at most ``limit`` indexed documents of these kinds, those with more of the terms first, then newer
+        ones.
+        A term (of :func:`prime.store.words.terms`) is a word; when no entry has that, the beginning of words; when no
+        entry has any of the terms, a part of words."""
         ...
 
     def check(self) -> None:

@@ -18,11 +18,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from prime.errors import AppendRefused, CorruptLog, LogError, UnsupportedLog
-from prime.store.base import Row
+from prime.store.base import Document, Match, Row
+from prime.store.fulltext import FullText
 
 _SCHEMA = """
 CREATE TABLE entries (
@@ -62,8 +63,9 @@ _NOT_DAMAGE = {
 class SqliteStore:
     """A session's file. Use :meth:`create`, :meth:`open` or :meth:`read`."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, format: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, format: int, *, writable: bool) -> None:
         self._db = connection
+        self._index = FullText(connection, writable=writable)
         self._path = path
         self._durable = False
         with self._reporting():
@@ -92,7 +94,7 @@ class SqliteStore:
             f"BEGIN; PRAGMA application_id={_APPLICATION_ID}; PRAGMA user_version={format};{_SCHEMA}COMMIT;"
         )
         db.execute("PRAGMA synchronous=NORMAL")
-        return cls(db, path, format)
+        return cls(db, path, format, writable=True)
 
     @classmethod
     def open(cls, path: Path, format: int) -> SqliteStore:
@@ -113,7 +115,7 @@ class SqliteStore:
     def _opened(cls, path: Path, format: int, mode: str) -> SqliteStore:
         db = _connect(path, mode)
         try:
-            store = cls(db, path, format)
+            store = cls(db, path, format, writable=mode == "rw")
             if mode == "rw":
                 db.execute("PRAGMA synchronous=NORMAL")
         except BaseException:
@@ -174,11 +176,39 @@ class SqliteStore:
         with self._reporting():
             return {name for (name,) in self._db.execute("SELECT DISTINCT type FROM entries")}
 
-    def last(self) -> Row | None:
+    def last(self, types: Sequence[str] | None = None, before: int | None = None) -> Row | None:
+        """See :class:`prime.store.base.Store`."""
+        before = before if before is not None else 2**62
+        query = f"SELECT {_COLUMNS} FROM entries WHERE seq < ? ORDER BY seq DESC LIMIT 1"
+        of_type = query.replace("ORDER", "AND type = ? ORDER")  # one look into the index for each type
+        with self._reporting():
+            if types is None:
+                found = [self._db.execute(query, (before,)).fetchone()]
+            else:
+                found = [self._db.execute(of_type, (before, name)).fetchone() for name in types]
+            return max((_row(each) for each in found if each is not None), default=None)
+
+    def turn_start(self, turn: int) -> int | None:
+        """See :class:`prime.store.base.Store`."""
+        query = "SELECT seq FROM entries WHERE type = 'turn_started' AND turn = ?"
+        with self._reporting():
+            found = self._db.execute(query, (turn,)).fetchone()
+        return found[0] if found else None
+
+    def indexed(self, version: int) -> int:
         """See :class:`prime.store.base.Store`."""
         with self._reporting():
-            found = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-            return _row(found) if found else None
+            return self._index.until(version)
+
+    def index(self, documents: Sequence[Document], until: int, version: int) -> None:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            self._index.add(documents, until, version)
+
+    def find(self, terms: Sequence[str], kinds: Collection[int], limit: int, version: int) -> list[Match]:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            return self._index.find(terms, kinds, limit, version)
 
     def blob(self, digest: str) -> str:
         """See :class:`prime.store.base.Store`."""
