@@ -28,6 +28,7 @@ from .cell import Cells
 from .interrupt import InterruptibleKernel, policy
 from .magics import no_debugger
 from .shell import CellCompiler, Shell
+from .snapshot import Snapshots
 from .threads import inherit_context
 from .wire import PROTOCOL, Hello, Ready, Setup, WireError
 
@@ -136,8 +137,9 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
         raise WireError("the host did not answer with its set-up")
     inherit_context()
     app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
-    bridge.start()
     loop = IOLoop.current().asyncio_loop  # type: ignore[attr-defined]
+    bridge.snapshot = Snapshots(app.kernel.shell, bridge, app.kernel.cells, loop).request
+    bridge.start()
     forks.watch(loop)
     stray.watch(loop)
     # once the loop runs and has published its first status: a subscription that arrives together with it goes unnoticed

@@ -19,7 +19,21 @@ from .interrupt import policy
 from .lossless import NotLossless
 from .values import Record, arguments, records
 from .wire import Call as CallFrame
-from .wire import Cancel, Failure, Frame, Inspect, Inspected, Result, ToolError, WireError, decode, encode, length
+from .wire import (
+    Cancel,
+    Failure,
+    Frame,
+    Inspect,
+    Inspected,
+    Restore,
+    Result,
+    Save,
+    ToolError,
+    WireError,
+    decode,
+    encode,
+    length,
+)
 
 
 class ToolCallError(ToolError):
@@ -151,9 +165,11 @@ class Bridge:
 
     Attributes:
         inspect: answers the host's question what goes on, by its number, in the reader thread; set before ``start``.
+        snapshot: has the host's request to save or restore the variables done and answered; set before ``start``.
     """
 
     inspect: Callable[[int], Inspected]
+    snapshot: Callable[[Save | Restore], None]
 
     def __init__(self, connection: socket.socket, lost: Callable[[], None]) -> None:
         self._socket = connection
@@ -260,6 +276,8 @@ class Bridge:
                     self._settle(frame.call, None, error(target, frame.code, frame.message))
                 elif isinstance(frame, Inspect):
                     self.send(self.inspect(frame.request))
+                elif isinstance(frame, (Save, Restore)):
+                    self.snapshot(frame)
         except (OSError, WireError):
             pass  # the same as the end of the connection: this kernel has no host any more
         self._lost()

@@ -13,7 +13,7 @@ from .bridge import Bridge, ToolCallError
 from .inspection import inspected
 from .interrupt import policy
 from .lease import Lease
-from .names import Names
+from .names import Names, alive
 from .proxies import namespaces
 from .shell import Shell
 from .streams import Descriptors
@@ -24,25 +24,38 @@ _UNAWAITED = 20
 
 
 class Cells:
-    """Runs the cells of one kernel process."""
+    """Runs the cells of one kernel process.
+
+    Attributes:
+        namespaces: the host's calls, by the names that no cell may bind.
+        running: whether a cell runs, the host's or another client's.
+    """
 
     def __init__(self, shell: Shell, bridge: Bridge, setup: Setup) -> None:
         self._shell = shell
         self._bridge = bridge
         self._setup = setup
-        self._namespaces = namespaces(setup.bindings, bridge)
+        self.namespaces = namespaces(setup.bindings, bridge)
+        self.running = False
         self._streams: tuple[Any, Any] = sys.stdout, sys.stderr
         self._descriptors = Descriptors()
         self._extras = {"asyncio": asyncio, "ToolCallError": ToolCallError}
-        self._own = {*self._namespaces, "exit", "quit", "get_ipython", "In", "Out"}
+        self._own = {*self.namespaces, "exit", "quit", "get_ipython", "In", "Out"}
         shell.bridge = bridge
         bridge.inspect = partial(inspected, namespace=shell.user_ns, hidden=shell.user_ns_hidden, own=self._own)
         shell.user_ns_hidden.update(self._extras)
-        shell.user_ns_hidden.update(self._namespaces)
+        shell.user_ns_hidden.update(self.namespaces)
         self._install()
 
     async def run(self, cell: str, code: str, execute: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         """Run the cell with the lease ``cell`` and return its Jupyter reply. ``execute`` runs the code."""
+        self.running = True
+        try:
+            return await self._run(cell, code, execute)
+        finally:
+            self.running = False
+
+    async def _run(self, cell: str, code: str, execute: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         shell = self._shell
         shell.begin_cell()
         self._install()
@@ -86,9 +99,11 @@ class Cells:
         held = Lease("", 0, self._setup.output_limit, foreign=True)
         lease.begin(held)
         stray.begin_cell()
+        self.running = True
         try:
             return await execute()
         finally:
+            self.running = False
             self._publish_rest(held)
 
     def _publish_rest(self, held: Lease) -> None:
@@ -101,6 +116,10 @@ class Cells:
             stream.publish(text)
             stream.flush()  # at once: between two streams there is no order but this
 
+    def names(self) -> list[str]:
+        """Return the names that cells have bound, also those that begin with an underscore, in order of binding."""
+        return alive(self._shell.user_ns, self._shell.user_ns_hidden, self._own)
+
     def owns(self, session: str) -> bool:
         """Tell whether the cells of a Jupyter session are the host's."""
         return session == self._setup.session
@@ -110,7 +129,7 @@ class Cells:
         names = self._shell.user_ns
         for name, value in self._extras.items():
             names.setdefault(name, value)
-        names.update(self._namespaces)
+        names.update(self.namespaces)
 
     def _objection(self, code: str) -> source.Objection | None:
         try:
@@ -120,7 +139,7 @@ class Cells:
         except Exception as error:
             name = type(error).__name__
             return source.Objection(name, f"this cell cannot be read ({failure.message(error)}); nothing ran")
-        return source.objection(transformed, self._namespaces, self._shell.compile.flags)
+        return source.objection(transformed, self.namespaces, self._shell.compile.flags)
 
     def _reply(self, status: str, **fields: Any) -> dict[str, Any]:
         count = self._shell.execution_count

@@ -135,7 +135,7 @@ class Policy:
             if in_user_code:
                 raise CellInterrupt
             return
-        if _suspended_in_user_code(task):
+        if suspended_in_user_code(task):
             task.cancel()
             loop.call_soon_threadsafe(_nothing)  # wakes the selector
         if in_user_code and self._signals > 1:
@@ -200,7 +200,7 @@ def _on_stack(frame: FrameType | None) -> bool:
     return False
 
 
-def _suspended_in_user_code(task: asyncio.Future[Any]) -> bool:
+def suspended_in_user_code(task: asyncio.Future[Any]) -> bool:
     """Tell whether the chain of awaits of ``task`` goes through user code. Cancelling it earlier or later would let the
     CancelledError escape from ipykernel's own code, and the cell would never be answered."""
     awaited: Any = task.get_coro() if isinstance(task, asyncio.Task) else None

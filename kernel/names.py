@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,6 +11,9 @@ from .wire import Name
 #: What a type is called, past whatever its metaclass has to say about that.
 _MODULE = type.__dict__["__module__"].__get__
 _QUALNAME = type.__dict__["__qualname__"].__get__
+
+#: Names of Python's and IPython's own: ``__name__``, ``_i``, ``_dh``, ``_12``; and ours for a command's exit code.
+_INTERPRETERS = re.compile(r"__.*|_(i+|dh|ih|oh|i?\d+|exit_code)")
 
 
 class Names:
@@ -46,6 +50,19 @@ def counts(name: Any, identity: int, hidden: Mapping[str, Any], own: Collection[
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or name in own:
         return False
     return not (name in hidden and id(hidden[name]) == identity)
+
+
+def alive(namespace: Mapping[str, Any], hidden: Mapping[str, Any], own: Collection[str]) -> list[str]:
+    """Return the names that a program of the user's has bound, in order of binding, also those that begin with one
+    underscore, on which its functions may depend. ``hidden`` and ``own`` are as in :class:`Names`."""
+    return [
+        name
+        for name, identity in _identities(namespace).items()
+        if isinstance(name, str)
+        and not _INTERPRETERS.fullmatch(name)
+        and counts(name.lstrip("_"), identity, {}, own)
+        and not (name in hidden and id(hidden[name]) == identity)
+    ]
 
 
 def _identities(namespace: Mapping[str, Any]) -> dict[str, int]:

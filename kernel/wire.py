@@ -11,7 +11,7 @@ import dataclasses
 import json
 import struct
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Union, get_args
 
 from .lossless import NotLossless, lossless
 
@@ -46,6 +46,9 @@ class ToolError(Exception):
         self.tool = tool
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.tool, self.code, self.message)
 
 
 @dataclass(frozen=True)
@@ -216,19 +219,85 @@ class Inspected:
     stack: tuple[Place, ...]
 
 
+@dataclass(frozen=True)
+class Without:
+    """A name that a snapshot or a restored namespace is without, and why, in words for the model."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Save:
+    """Host -> kernel, while no cell runs: write the variables into the file at ``path``, which is there and empty.
+
+    Attributes:
+        library: the folder of the cloudpickle package that does it; the kernel's interpreter need not have one.
+        variable_limit, total_limit: bytes that one variable and all of them may need at most.
+    """
+
+    request: int
+    path: str
+    library: str
+    variable_limit: int
+    total_limit: int
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Kernel -> host: the answer to ``Save``.
+
+    Attributes:
+        request: that of the question.
+        error: why nothing was saved, else None.
+        names: what the file holds, with types, in order of binding.
+        left_out: the variables that it is without.
+        threads: threads of cells that are alive.
+        tasks: tasks of cells that are not done.
+    """
+
+    request: int
+    error: str | None
+    names: tuple[Name, ...]
+    left_out: tuple[Without, ...]
+    threads: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Host -> kernel, before its first cell: bind what is in the file that a ``Save`` has written.
+
+    ``library`` is as in ``Save``; ``size`` is the number of bytes at the start of the file that ``Save`` wrote.
+    """
+
+    request: int
+    path: str
+    size: int
+    library: str
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Kernel -> host: the answer to ``Restore``: the names that are bound now, and those that could not be."""
+
+    request: int
+    names: tuple[Name, ...]
+    missing: tuple[Without, ...]
+
+
 Frame = Union[  # noqa: UP007 - 3.10 at run time
-    Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone, Inspect, Inspected
+    Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone, Inspect, Inspected, Save, Saved, Restore, Restored
 ]
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Hello, Setup, Ready, Call, Cancel, Result, Failure, CellDone, Inspect, Inspected)
-}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Frame)}
 _NESTED: dict[str, type] = {
     "tuple[Binding, ...]": Binding,
     "tuple[Parameter, ...]": Parameter,
     "tuple[Name, ...]": Name,
     "tuple[Sized, ...]": Sized,
     "tuple[Place, ...]": Place,
+    "tuple[Without, ...]": Without,
 }
 _SCALARS: dict[str, tuple[type, ...]] = {
     "int": (int,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -47,8 +47,10 @@ class Answer:
 class Agent:
     """Talks to a loop. Use as an async context manager: it runs turns for as long as the block lasts."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, settled: Callable[[], Awaitable[object]] | None = None) -> None:
+        """``settled`` is awaited after each turn and each cell run by hand, before the next."""
         self._loop = loop
+        self._settled = settled
         self._log = loop.log
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._wake = asyncio.Event()
@@ -159,7 +161,10 @@ class Agent:
             self._cancel = asyncio.Event()
             running = asyncio.create_task(self._loop.cells.run(code, None, self._cancel))
             try:
-                return await asyncio.shield(running)
+                ended = await asyncio.shield(running)
+                if self._settled is not None:
+                    await self._settled()
+                return ended
             except asyncio.CancelledError:
                 self._cancel.set()
                 await asyncio.wait({running})
@@ -228,6 +233,8 @@ class Agent:
             waiting = self._waiting.get(input_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer)
+        if self._settled is not None:
+            await self._settled()
 
     def _claimed(self, start: int) -> list[str]:
         return [entry.event.input_id for entry in self._log.entries(start, types=("input_claimed",))]

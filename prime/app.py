@@ -42,6 +42,7 @@ from prime.repl.process import Launch
 from prime.repl.signals import Inspection
 from prime.sessions import Sessions
 from prime.shown import context_line
+from prime.snapshots import Snapshots
 from prime.tools.base import Tool
 from prime.tools.catalogue import BUILTIN, Catalogue
 from prime.tools.workspace import Workspace
@@ -62,6 +63,7 @@ class Workshop:
     log: Log
     context: Context
     cells: Cells
+    snapshots: Snapshots
 
 
 @asynccontextmanager
@@ -118,8 +120,13 @@ async def workshop(
         workspace = Workspace(folder, environment)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), context.window()))
         async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
+            snapshots = Snapshots(log, repl, owner, config.home)
             try:
-                yield Workshop(log, context, cells)
+                if config.snapshot != "off":
+                    await snapshots.offer()
+                yield Workshop(log, context, cells, snapshots)
+                if config.snapshot != "off":
+                    await snapshots.take()
             finally:
                 await repl.close()
 
@@ -155,7 +162,8 @@ async def running(
         header = Header(model=provider.model, system=system, tools=(prompt.tool(),), parameters=parameters)
         loop = Loop(shop.log, shop.context, provider, shop.cells, header, Live())
         await shop.cells.repl.prewarm()  # it starts while the first request is on its way
-        yield await stack.enter_async_context(core.Agent(loop))
+        settled = shop.snapshots.take if config.snapshot == "turn" else None
+        yield await stack.enter_async_context(core.Agent(loop, settled))
 
 
 def model(config: Config) -> Provider:

@@ -86,8 +86,13 @@ class Cells:
     def _shown(self, run: _Run, ended: Ended, line: str) -> shown.Finished:
         kernel = self.log.state.kernel
         # a cell that did not run says nothing of the loss: the notice is for the first one that misses names
-        lost = ended.generation is not None and kernel.ran not in (0, ended.generation)
-        before = shown.loss_notice(kernel.names) if lost else ""
+        told = kernel.restoration
+        if ended.generation is None:
+            before = ""
+        elif told is not None and told.restored.generation == ended.generation:
+            before = shown.restored_notice(told)
+        else:
+            before = shown.loss_notice(kernel.names) if kernel.ran not in (0, ended.generation) else ""
         after = "\n".join(filter(None, (shown.outcome(ended, run.calls.count > 0), line)))
         return run.shown.finish(before, after, len(self.log))
 
@@ -120,7 +125,7 @@ class _Run:
                         case CallCancelled():
                             self.calls.cancel(signal.call)
                         case Started():
-                            log.append(_kernel_started(signal))
+                            log.append(_kernel_started(signal), *self._restored(signal))
                             if cancel.is_set():  # while the kernel started there was nothing to interrupt
                                 return Ended("interrupted", None, None, (), (), (), 0, 0.0)
                         case Lost():
@@ -132,6 +137,18 @@ class _Run:
             return Ended("died", None, failed, (), (), (), 0, 0.0)
         assert ended is not None, "the last signal of a cell is its end"
         return replace(ended, generation=None) if ended.status == "refused" else ended
+
+    def _restored(self, started: Started) -> tuple[ev.NamespaceRestored, ...]:
+        restored, snapshot = started.restored, self._cells.log.state.kernel.snapshot
+        if restored is None or snapshot is None:
+            return ()
+        event = ev.NamespaceRestored(
+            generation=restored.generation,
+            snapshot=snapshot.seq,
+            restored={each.name: plain(each.type) for each in restored.names},
+            missing={each.name: plain(each.reason) for each in restored.missing},
+        )
+        return (event,)
 
     def _output(self, output: Output) -> None:
         self.calls.commit()  # the log keeps the order of calls and output

@@ -105,6 +105,8 @@ class Config(BaseModel):
         tape_locators: ``long`` prints the whole call on the line of each result.
         recall_scope: what ``history`` may look into: the session alone, or all sessions in ``home``.
         idle_timeout_s: silence of a streaming model that counts as a failure.
+        snapshot: when the variables are saved for a later kernel: at the ``close`` of a session, also after each
+            ``turn`` and each cell run by hand, or never (``off``).
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
         guest_environment: the environment of the kernel and its commands.
@@ -140,6 +142,7 @@ class Config(BaseModel):
     tape_locators: Literal["long", "short"] = "long"
     recall_scope: Literal["session", "all"] = "session"
     idle_timeout_s: float = Field(120.0, gt=0)
+    snapshot: Literal["close", "turn", "off"] = "close"
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)
     guest_environment: Variables = Field(default_factory=_no_variables, repr=False)

@@ -16,7 +16,8 @@ PrimeError                      anything a caller may want to catch from this pa
 ├── ReplError                   the kernel
 │   ├── KernelStartFailed       it could not be started: says what was tried
 │   │   └── TooManyKernels      as many as may be are alive, and each is needed
-│   └── CellBusy                a second cell while one runs
+│   ├── CellBusy                a second cell while one runs
+│   └── SnapshotFailed          its variables could not be saved; they are as they were
 ├── ProviderError               a model request failed; ``code`` says how, ``retryable`` whether again makes sense
 └── ToolFailed                  raised by a tool body; becomes an error value, never a traceback of ours
 """
@@ -98,6 +99,10 @@ class TooManyKernels(KernelStartFailed):
 
 class CellBusy(ReplError):
     """A cell was submitted while another one runs in the same kernel."""
+
+
+class SnapshotFailed(ReplError):
+    """The variables of a kernel could not be saved. They are as they were, and so is an older snapshot."""
 
 
 class ProviderError(PrimeError):

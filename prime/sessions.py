@@ -103,7 +103,8 @@ class Sessions:
     def fork(self, parent: str, boundary: int | None = None) -> str:
         """Copy a session's entries up to and including seq ``boundary`` (by default all) into a new session.
 
-        Pending inputs and the kernel of the parent are not inherited.
+        Pending inputs and the kernel of the parent are not inherited; a snapshot of its variables is, when the newest
+        one within the boundary is still there.
 
         Raises:
             LogError: the boundary lies inside an open turn or cell, or beyond the end.
@@ -120,6 +121,8 @@ class Sessions:
                 for row in source.rows(0, boundary + 1):
                     store.append([row], {digest: source.blob(digest) for digest in row.blobs.values()}, durable=False)
                 with Log(store) as log:
+                    if (snapshot := log.state.kernel.snapshot) is not None:
+                        self._share(Path(snapshot.saved.file).name, parent, self._hidden(session))
                     log.append(ev.SessionForked(session=session, parent=parent, version=VERSION), durable=True)
         return session
 
@@ -137,6 +140,15 @@ class Sessions:
     def folder(self, session: str) -> Path:
         """Return a session's folder."""
         return self._root / session
+
+    def _share(self, file: str, parent: str, folder: Path) -> None:
+        """Give ``folder`` a file of the parent's that never changes, if it is there."""
+        try:
+            os.link(self.folder(parent) / file, folder / file)
+        except FileNotFoundError:  # deleted for a newer one; whoever opens the fork says that it is gone
+            return
+        except OSError:  # a file system without links
+            shutil.copyfile(self.folder(parent) / file, folder / file)
 
     def _hidden(self, session: str) -> Path:
         return self._root / f".{session}"

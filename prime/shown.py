@@ -7,17 +7,21 @@ own, so that much output never hides an error and a long error never breaks the 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from prime import locators
 from prime.messages import ImagePart, ShownPart, TextPart, around, plain
 from prime.repl.signals import Ended, Image, Output
 from prime.screen import Screen, collapsed
+from prime.state import Restoration
 
 #: Images of one cell that the model sees; more are named.
 MAX_IMAGES = 8
 #: Names listed in a notice of loss.
 MAX_NAMES = 40
+#: Characters of a reason why one of them is missing.
+_REASON = 120
 
 
 class Finished(NamedTuple):
@@ -160,13 +164,53 @@ def outcome(ended: Ended, called: bool) -> str:
 
 def loss_notice(names: tuple[tuple[str, str], ...]) -> str:
     """Return the notice that the namespace of earlier cells is gone."""
-    listed = ", ".join(name for name, _ in names[:MAX_NAMES])
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    gone = f" Gone: {listed}{more}." if listed else ""
+    gone = f" Gone: {_listed([name for name, _ in names])}." if names else ""
     return (
         f"[the kernel was restarted before this cell: names of earlier cells no longer exist.{gone} "
         "Files and notes are as they were.]"
     )
+
+
+def restored_notice(told: Restoration) -> str:
+    """Return the notice that the namespace was restored from a snapshot: how old its values are, and which names are
+    missing, older than the model remembers, or back although they had been removed."""
+    saved, restored = told.snapshot.saved, told.restored.restored
+    touched, before = told.snapshot.touched, frozenset(told.before)
+    # what a later cell has removed is no loss
+    lost = {name: why for name, why in told.restored.missing.items() if name in before or name not in touched}
+    lost |= {
+        name: saved.left_out.get(name, "bound after the snapshot")
+        for name in told.before
+        if name not in restored and name not in lost
+    }
+    start = "the kernel was restarted before this cell"
+    if not restored:
+        reasons = f" Gone: {_listed(_reasons(lost))}." if lost else ""
+        return (
+            f"[{start}, and names of earlier cells could not be restored.{reasons} Files and notes are as they were.]"
+        )
+    if not lost and not told.snapshot.cells:
+        return f"[{start}; all names are as they were, restored from a snapshot: {_listed(sorted(restored))}]"
+    older = sorted(name for name in touched if name in restored and name in before)
+    back = sorted(name for name in touched if name in restored and name not in before)
+    after = f", {told.snapshot.cells} cells ago" if told.snapshot.cells else ""
+    facts = [
+        f"{start}. Its names have the values of a snapshot taken at entry {told.snapshot.seq}{after}.",
+        f"Gone: {_listed(_reasons(lost))}." if lost else "",
+        f"Bound by later cells, and therefore older than you remember: {_listed(older)}." if older else "",
+        f"Removed by later cells, and back: {_listed(back)}." if back else "",
+        f"Restored: {_listed(sorted(restored))}.",
+    ]
+    return f"[{' '.join(filter(None, facts))}]"
+
+
+def _reasons(names: Mapping[str, str]) -> list[str]:
+    return [f"{name} ({why if len(why) <= _REASON else why[:_REASON] + ' ...'})" for name, why in sorted(names.items())]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def context_line(used: int, window: int | None) -> str:

@@ -18,6 +18,38 @@ from prime.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The newest snapshot of the variables.
+
+    Attributes:
+        seq: its entry.
+        saved: what that says.
+        failed: whether a restore of it has left names out: then its file is kept for as long as the session.
+        cells: how many cells have run since.
+        touched: the names that these have bound or removed.
+    """
+
+    seq: int
+    saved: ev.SnapshotSaved
+    failed: bool = False
+    cells: int = 0
+    touched: frozenset[str] = frozenset()
+
+    def after(self, ended: ev.CellEnded) -> Snapshot:
+        """Return the snapshot when one more cell has run."""
+        return replace(self, cells=self.cells + 1, touched=self.touched.union(ended.set, ended.removed))
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """A restore that no cell has told of yet: what came of it, the snapshot, and the names alive before the loss."""
+
+    restored: ev.NamespaceRestored
+    snapshot: Snapshot
+    before: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """What the log says of the kernel.
 
@@ -26,22 +58,40 @@ class Kernel:
         alive: whether it runs.
         ran: generation that ran the newest cell, 0 before the first.
         names: names bound in the process that ran the newest cell, to their types.
+        snapshot: the newest snapshot, None before the first.
+        restoration: the restore that the next cell has to tell of.
+        unsaved: whether the process has run cells that no snapshot covers.
     """
 
     generation: int = 0
     alive: bool = False
     ran: int = 0
     names: tuple[tuple[str, str], ...] = ()
+    snapshot: Snapshot | None = None
+    restoration: Restoration | None = None
+    unsaved: bool = False
 
     @property
     def running(self) -> int | None:
         """The number of the process that runs, None when none does."""
         return self.generation if self.alive else None
 
-    def after(self, event: Any) -> Kernel:
-        """Return the kernel's state after ``event``."""
+    def after(self, seq: int, event: Any) -> Kernel:
+        """Return the kernel's state after ``event`` at ``seq``."""
         if isinstance(event, ev.KernelStarted):
-            return replace(self, generation=event.generation, alive=True)
+            return replace(self, generation=event.generation, alive=True, restoration=None, unsaved=False)
+        if isinstance(event, ev.SnapshotSaved):
+            return replace(self, snapshot=Snapshot(seq, event), unsaved=False)
+        if isinstance(event, ev.NamespaceRestored) and self.snapshot is not None:
+            snapshot = replace(self.snapshot, failed=self.snapshot.failed or bool(event.missing))
+            told = Restoration(event, snapshot, tuple(name for name, _ in self.names))
+            return replace(
+                self,
+                ran=event.generation,
+                names=tuple(sorted(event.restored.items())),
+                snapshot=snapshot,
+                restoration=told,
+            )
         if isinstance(event, (ev.KernelLost, ev.SessionForked, ev.SessionResumed, ev.SessionClosed)):
             return replace(self, alive=False)
         if isinstance(event, ev.CellEnded) and event.generation is not None:
@@ -49,7 +99,14 @@ class Kernel:
             names.update(event.set)
             for name in event.removed:
                 names.pop(name, None)
-            return replace(self, ran=event.generation, names=tuple(sorted(names.items())))
+            return replace(
+                self,
+                ran=event.generation,
+                names=tuple(sorted(names.items())),
+                snapshot=self.snapshot.after(event) if self.snapshot is not None else None,
+                restoration=None,
+                unsaved=True,
+            )
         return self
 
 
@@ -97,7 +154,7 @@ class State:
             raise TraceError(f"notes revision {event.revision} does not follow the stored one")
         undo_surface = self.surface.apply(seq, event)
         before = {name: getattr(self, name) for name in _VALUES}
-        self.trace, self.inbox, self.kernel = trace, inbox, self.kernel.after(event)
+        self.trace, self.inbox, self.kernel = trace, inbox, self.kernel.after(seq, event)
         if isinstance(event, ev.SessionCreated):
             self.session, self.cwd = event.session, event.cwd
         elif isinstance(event, ev.SessionForked):

@@ -48,6 +48,7 @@ from prime.repl.signals import (
     Outcome,
     Output,
     Signal,
+    Snapshot,
     Started,
     Status,
 )
@@ -139,6 +140,12 @@ class ScriptedRepl:
 
     async def inspect(self) -> None:
         """See :meth:`prime.repl.signals.Repl.inspect`: there is no process to look into."""
+
+    async def save(self, path: Path) -> None:
+        """See :meth:`prime.repl.signals.Repl.save`: there is no process."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """See :meth:`prime.repl.signals.Repl.restore`: there are no variables."""
 
     async def prewarm(self) -> None:
         """Do nothing: there is no process."""

@@ -166,6 +166,8 @@ _RULES: dict[type, Callable[[Trace, Any], Trace]] = {
     ev.SessionForked: _quiet,
     ev.SessionResumed: _quiet,
     ev.SessionClosed: _quiet,
+    ev.SnapshotSaved: _quiet,
+    ev.SnapshotSkipped: _quiet,
     ev.TurnStarted: _turn_started,
     ev.TurnEnded: _turn_ended,
     ev.StepStarted: _step_started,

@@ -155,19 +155,27 @@ def _replace(draw: st.DrawFn, folded: Folded) -> Commit:
 
 def _kernel(draw: st.DrawFn, folded: Folded) -> Commit:
     kernel = folded.state.kernel
+    if kernel.alive and folded.state.trace.quiet and draw(st.booleans()):
+        names = draw(st.dictionaries(st.sampled_from("abc"), texts))
+        saved = {"file": "f", "size": 1, "generation": kernel.generation, "names": names}
+        return (ev.SnapshotSaved(**saved, left_out=draw(st.dictionaries(st.sampled_from("abc"), texts))),)
     if kernel.alive:
         return (ev.KernelLost(generation=kernel.generation, reason=draw(texts)),)
-    return (
-        ev.KernelStarted(
-            generation=kernel.generation + 1,
-            pid=1,
-            executable="python",
-            python="3.11",
-            ipython="9",
-            ipykernel="7",
-            interrupts="handler",
-        ),
+    started = ev.KernelStarted(
+        generation=kernel.generation + 1,
+        pid=1,
+        executable="python",
+        python="3.11",
+        ipython="9",
+        ipykernel="7",
+        interrupts="handler",
     )
+    if kernel.snapshot is None:
+        return (started,)
+    names = dict(kernel.snapshot.saved.names)
+    missing = {names.popitem()[0]: "lost"} if names and draw(st.booleans()) else {}
+    told = {"generation": started.generation, "snapshot": kernel.snapshot.seq, "restored": names}
+    return started, ev.NamespaceRestored(**told, missing=missing)
 
 
 def _turn_started(draw: st.DrawFn, folded: Folded) -> Commit:

@@ -73,11 +73,14 @@ SAMPLES: dict[str, Any] = {
     "dispatch ended": answered(1),
     "kernel": ev.KernelStarted(generation=1, pid=1, executable="", python="", ipython="", ipykernel="", interrupts=""),
     "kernel lost": ev.KernelLost(generation=1, reason=""),
+    "saved": ev.SnapshotSaved(file="", size=0, generation=1, names={}, left_out={}),
+    "skipped": ev.SnapshotSkipped(reason=""),
+    "restored": ev.NamespaceRestored(generation=1, snapshot=1, restored={}, missing={}),
     "replaced": ev.SurfaceReplaced(start=0, end=0, sources=(), message=Message(role="user", parts=()), policy="test"),
     "notes": ev.NotesWritten(revision=1, text=""),
     "ignored": ev.Ignored(name="x"),
 }
-ANYWHERE = {"queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "notes", "ignored"}
+ANYWHERE = {"queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"}
 BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced"}
 
 #: What happened -> what may happen next, and nothing else of the samples.
@@ -85,7 +88,7 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     "nothing": ([], {"created"}),
     "created": (
         [created()],
-        ANYWHERE | {"forked", "resumed", "closed", "turn", "cell by hand", "replaced"},
+        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "turn", "cell by hand", "replaced"},
     ),
     "cell by hand": ([created(), cell(None)], ANYWHERE | {"output", "cell by hand ended", "dispatch", "replaced"}),
     "turn": ([created(), TURN], ANYWHERE | BETWEEN),
@@ -121,7 +124,7 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     "step ended": ([created(), TURN, STEP, replied(), DONE], ANYWHERE | BETWEEN),
     "turn ended": (
         [created(), TURN, STEP, replied(), DONE, ENDED],
-        ANYWHERE | {"forked", "resumed", "closed", "turn", "cell by hand", "replaced"},
+        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "turn", "cell by hand", "replaced"},
     ),
 }
 

@@ -20,6 +20,7 @@ parameters = st.builds(
 bindings = st.builds(
     wire.Binding, target=words, parameters=st.lists(parameters, max_size=2).map(tuple), returns=words, doc=words
 )
+without = st.builds(wire.Without, name=words, reason=words)
 sized = st.builds(wire.Sized, name=words, text=words)
 places = st.builds(wire.Place, file=words, line=numbers, function=words, source=words)
 FRAMES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
@@ -56,6 +57,27 @@ FRAMES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         "dropped": numbers,
     },
     wire.Inspect: {"request": numbers},
+    wire.Save: {
+        "request": numbers,
+        "path": words,
+        "library": words,
+        "variable_limit": numbers,
+        "total_limit": numbers,
+    },
+    wire.Saved: {
+        "request": numbers,
+        "error": st.none() | words,
+        "names": st.lists(names, max_size=2).map(tuple),
+        "left_out": st.lists(without, max_size=2).map(tuple),
+        "threads": numbers,
+        "tasks": numbers,
+    },
+    wire.Restore: {"request": numbers, "path": words, "size": numbers, "library": words},
+    wire.Restored: {
+        "request": numbers,
+        "names": st.lists(names, max_size=2).map(tuple),
+        "missing": st.lists(without, max_size=2).map(tuple),
+    },
     wire.Inspected: {
         "request": numbers,
         "names": st.lists(sized, max_size=2).map(tuple),

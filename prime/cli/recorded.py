@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from prime import events as ev
 from prime import log, pricing
 from prime import verify as verification
 from prime.cli.images import keep
@@ -90,9 +91,11 @@ def fork(name: str, turn: int | None, at: int | None) -> str:
     if turn is not None:
         with sessions.read(session) as store:
             ends = {entry.turn: entry.seq for entry in log.read(store, types=("turn_ended",))}
-        if turn not in ends:
-            raise LogError(f"{session} has no finished turn {turn}; it has {len(ends)}")
-        at = ends[turn]
+            if turn not in ends:
+                raise LogError(f"{session} has no finished turn {turn}; it has {len(ends)}")
+            at = ends[turn]
+            # a snapshot that was taken right at its end belongs to it
+            at += sum(isinstance(entry.event, ev.SnapshotSaved) for entry in log.read(store, at + 1, at + 2))
     return sessions.fork(session, at)
 
 

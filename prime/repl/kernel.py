@@ -6,7 +6,9 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from prime_kernel.wire import Binding, Setup
@@ -18,7 +20,7 @@ from prime.repl.deadline import Deadline
 from prime.repl.live import LiveKernel
 from prime.repl.pool import Pool
 from prime.repl.process import Launch, Unusable
-from prime.repl.signals import Ended, HostCall, Inspection, Lost, Outcome, Signal, Started
+from prime.repl.signals import Ended, HostCall, Inspection, Lost, Outcome, Saved, Signal, Snapshot, Started
 
 #: Default caps of one cell: host calls, and bytes of output.
 MAX_CALLS = 10_000
@@ -69,6 +71,7 @@ class KernelRepl:
         self._generation = generation
         self._live: LiveKernel | None = None
         self._started: Started | None = None  # not yet yielded
+        self._snapshot: Snapshot | None = None
         self._starting: asyncio.Task[None] | None = None
         self._cell: Cell | None = None
         self._deadline: Deadline | None = None
@@ -135,6 +138,22 @@ class KernelRepl:
     async def inspect(self) -> Inspection | None:
         """See :meth:`prime.repl.signals.Repl.inspect`."""
         return None if self._live is None else await self._live.inspect()
+
+    async def save(self, path: Path) -> Saved | None:
+        """See :meth:`prime.repl.signals.Repl.save`."""
+        if self._busy:
+            raise CellBusy("a cell is running in this kernel; its variables can be saved when it has ended")
+        if self._live is None or self._live.lost.done():
+            return None
+        self._busy = True
+        try:
+            return await self._live.save(path)
+        finally:
+            self._busy = False
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """See :meth:`prime.repl.signals.Repl.restore`."""
+        self._snapshot = snapshot
 
     async def prewarm(self) -> None:
         """See :meth:`prime.repl.signals.Repl.prewarm`."""
@@ -259,14 +278,28 @@ class KernelRepl:
                     return
 
     async def _try(self) -> None:
+        """Start a kernel and have it restore what it is to. One that is lost by that is replaced by an empty one."""
+        live, started = await self._launched()
+        restored = None
+        if self._snapshot is not None:
+            try:
+                restored = await live.restore(self._snapshot)
+            except BaseException:
+                await live.close()
+                raise
+            if live.lost.done():
+                await live.close()
+                live, started = await self._launched()
+        self._live, self._started = live, replace(started, restored=restored)
+        self._generation += 1
+
+    async def _launched(self) -> tuple[LiveKernel, Started]:
         try:
             live = LiveKernel(self._generation, self._setup, self._launch)
             try:
-                self._started = await live.start()
+                return live, await live.start()
             except BaseException:
                 await live.close()
                 raise
         except (OSError, ZMQError) as error:
             raise KernelStartFailed(f"no folder or socket can be made for it: {error}") from error
-        self._live = live
-        self._generation += 1

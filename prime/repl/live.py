@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.session import Session
@@ -18,26 +21,51 @@ from prime_kernel.wire import (
     Inspected,
     Place,
     Ready,
+    Restore,
     Result,
+    Save,
     Setup,
     Sized,
     WireError,
+    Without,
 )
 
-from prime.errors import KernelStartFailed
+from prime.errors import KernelStartFailed, SnapshotFailed
 from prime.messages import thaw
 from prime.repl.bridge import Bridge
 from prime.repl.cell import Cell, output
 from prime.repl.channels import Channels
 from prime.repl.heartbeat import Heartbeat
 from prime.repl.process import Folder, KernelProcess, Launch, Unusable
-from prime.repl.signals import CallCancelled, HostCall, Inspection, Outcome, Output, Started, Value
+from prime.repl.questions import Answer, Questions
+from prime.repl.signals import (
+    CallCancelled,
+    HostCall,
+    Inspection,
+    Outcome,
+    Output,
+    Restored,
+    Saved,
+    Snapshot,
+    Started,
+    Value,
+)
 
 #: Seconds a kernel may take to become ready.
 START_TIMEOUT_S = 60.0
 
 #: Seconds a kernel has to say what goes on in it, and the most of its words that are taken: names, lines, characters.
 _INSPECT_S, _NAMES, _PLACES, _TEXT = 2.0, 200, 20, 400
+
+#: Seconds for saving the variables and for restoring them, and the most bytes that one and all may need.
+_SAVE_S, _RESTORE_S = 5.0, 30.0
+VARIABLE_LIMIT, TOTAL_LIMIT = 16 * 1024 * 1024, 256 * 1024 * 1024
+
+#: The package that the kernel pickles with; it is pure Python, and need not be there for the kernel's interpreter.
+_FOUND = find_spec("cloudpickle")
+assert _FOUND is not None
+assert _FOUND.origin is not None
+_LIBRARY = str(Path(_FOUND.origin).parent)
 
 _STUCK = (
     "the kernel process was there but gave no sign of life for {seconds:g} s (stopped, or out of memory and swapping), "
@@ -74,8 +102,7 @@ class LiveKernel:
         self._reason: str | None = None
         self._cell: Cell | None = None
         self._open: dict[int, str] = {}
-        self._inspections: dict[int, asyncio.Future[Inspected]] = {}
-        self._inspection = 0
+        self._questions = Questions(self._bridge.send, self.lost)
         self._last_call = 0
         self._backlog: list[Output] = []
         self._backlog_room = _BACKLOG
@@ -164,18 +191,10 @@ class LiveKernel:
         """Ask the process what goes on in it; None when it has ended or is not ready."""
         if self._channels is None or self.lost.done():
             return None
-        self._inspection += 1
-        number, answer = self._inspection, asyncio.get_running_loop().create_future()
-        self._inspections[number] = answer
-        either: set[asyncio.Future[Any]] = {answer, self.lost}
-        try:
-            self._bridge.send(Inspect(number))
-            await asyncio.wait(either, timeout=_INSPECT_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            del self._inspections[number]
+        answer = await self._questions.ask(Inspect, _INSPECT_S)
         if self.lost.done():
             return None
-        told = answer.result() if answer.done() else Inspected(number, (), 0, ())
+        told = answer or Inspected(0, (), 0, ())
         cell = self._cell if self._cell is not None and not self._cell.finished.is_set() else None
         return Inspection(
             generation=self.generation,
@@ -183,7 +202,7 @@ class LiveKernel:
             cell=cell.id if cell is not None else None,
             elapsed_s=cell.elapsed_s if cell is not None else None,
             calls=tuple(self._open.values()) if cell is not None else (),
-            answered=answer.done(),
+            answered=answer is not None,
             names=tuple(Sized(each.name[:_TEXT], each.text[:_TEXT]) for each in told.names[:_NAMES]),
             further=told.further,
             stack=tuple(
@@ -191,6 +210,43 @@ class LiveKernel:
                 for each in told.stack[-_PLACES:]
             ),
         )
+
+    async def save(self, path: Path) -> Saved:
+        """Have the variables written into the empty file at ``path``.
+
+        Raises:
+            SnapshotFailed: they were not.
+        """
+        save = partial(Save, path=str(path), library=_LIBRARY, variable_limit=VARIABLE_LIMIT, total_limit=TOTAL_LIMIT)
+        answer = await self._questions.ask(save, _SAVE_S)
+        if self.lost.done():
+            raise SnapshotFailed(f"the kernel was lost while its variables were saved: {self.lost.result()}")
+        if answer is None:
+            self.interrupt()
+            raise SnapshotFailed(f"the variables were not saved within {_SAVE_S:g} s")
+        if answer.error is not None:
+            raise SnapshotFailed(f"the variables were not saved: {answer.error}")
+        assert self._process is not None
+        processes = len(self._process.children())
+        return Saved(self.generation, answer.names, answer.left_out, answer.threads, answer.tasks, processes)
+
+    async def restore(self, snapshot: Snapshot) -> Restored:
+        """Have the variables of a snapshot bound, before the first cell. A process that does not get done with it, or
+        dies of it, is lost."""
+        reason = snapshot.refused
+        answer = None
+        if reason is None:
+            restore = partial(Restore, path=str(snapshot.path), size=snapshot.size, library=_LIBRARY)
+            answer = await self._questions.ask(restore, _RESTORE_S)
+            reason = "it was not in the snapshot"
+            if answer is None:
+                await self.kill(f"the variables were not restored within {_RESTORE_S:g} s")
+                reason = self.lost.result()
+        why = {each.name: each.reason[:_TEXT] for each in answer.missing} if answer is not None else {}
+        names = tuple(each for each in answer.names if each.name in snapshot.names) if answer is not None else ()
+        bound = {each.name for each in names}
+        missing = (Without(name, why.get(name, why.get("", reason))) for name in snapshot.names if name not in bound)
+        return Restored(self.generation, names, tuple(missing))
 
     def interrupt(self) -> None:
         """Interrupt the running cell, once."""
@@ -211,7 +267,7 @@ class LiveKernel:
     @property
     def has_children(self) -> bool:
         """Whether something lives that the process has started."""
-        return self._process is not None and self._process.has_children
+        return self._process is not None and bool(self._process.children())
 
     async def close(self, reason: str = "the kernel was closed") -> None:
         """Kill the process if it lives and release everything. Idempotent."""
@@ -280,10 +336,8 @@ class LiveKernel:
         elif isinstance(frame, CellDone):
             if cell is not None and cell.id == frame.cell:
                 cell.reported(frame)
-        elif isinstance(frame, Inspected):
-            waiting = self._inspections.get(frame.request)
-            if waiting is not None and not waiting.done():  # else it came too late
-                waiting.set_result(frame)
+        elif isinstance(frame, Answer):
+            self._questions.answered(frame)
         else:
             raise WireError(f"a {type(frame).__name__} is not for the host")
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,23 +179,22 @@ class KernelProcess:
             return 0.0
         return float(used.user + used.system)
 
-    @property
-    def has_children(self) -> bool:
-        """Whether something lives that the process has started and that is still below it."""
-        try:
-            return bool(psutil.Process(self.pid).children())
-        except psutil.NoSuchProcess:
-            return False
-
     def interrupt(self) -> None:
         """Send SIGINT to the group, so that ordinary children of the cell end with it."""
         self._signal(signal.SIGINT)
 
+    def children(self) -> list[psutil.Process]:
+        """Return the processes that it has started and that are alive, with theirs."""
+        if self.over:  # nobody can tell any more whose children they were
+            return []
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:  # it ended in this moment
+            return []
+
     def kill(self) -> None:
         """Send SIGKILL to the group."""
-        if not self.over:  # afterwards nobody could tell whose children they were
-            with suppress(psutil.NoSuchProcess):  # it ended in this moment
-                self._descendants.update(psutil.Process(self.pid).children(recursive=True))
+        self._descendants.update(self.children())
         self._signal(signal.SIGKILL)
 
     async def reap(self) -> None:

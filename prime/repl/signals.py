@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from prime_kernel.wire import Name, Place, Sized
+from prime_kernel.wire import Name, Place, Sized, Without
 
 #: How a cell ended. ``refused``: it never ran (syntax error, reserved name). ``interrupted``: stopped at the host's
 #: request, namespace kept. ``timeout``: the same, by the deadline. ``killed``: it did not stop and the kernel was
@@ -18,7 +19,7 @@ Status = Literal["ok", "error", "interrupted", "timeout", "killed", "died", "ref
 class Started:
     """A kernel process is ready. ``generation`` counts the kernel processes of a session from 1.
 
-    ``interrupts`` names the interrupt policy in force.
+    ``interrupts`` names the interrupt policy in force; ``restored`` says what came of :meth:`Repl.restore`.
     """
 
     generation: int
@@ -28,6 +29,7 @@ class Started:
     ipython: str
     ipykernel: str
     interrupts: str
+    restored: Restored | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,56 @@ class Ended:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The variables of a snapshot are bound in the kernel process that was just started.
+
+    Attributes:
+        names: those that are, with their types.
+        missing: the other names of the snapshot, with the reasons.
+    """
+
+    generation: int
+    names: tuple[Name, ...]
+    missing: tuple[Without, ...]
+
+
 Signal = Started | Lost | Output | HostCall | CallCancelled | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the next kernel process is to restore.
+
+    Attributes:
+        path: the file that :meth:`Repl.save` wrote; what follows after its first ``size`` bytes is not read.
+        names: the variables in it.
+        refused: why it must not be read; then all its names are missing.
+    """
+
+    path: Path
+    size: int
+    names: tuple[str, ...]
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What :meth:`Repl.save` has written.
+
+    Attributes:
+        generation: the kernel process.
+        names: the variables that were saved, with their types.
+        left_out: those that could not be, with the reasons.
+        threads, tasks, processes: how many that cells have started are alive; no snapshot holds them.
+    """
+
+    generation: int
+    names: tuple[Name, ...]
+    left_out: tuple[Without, ...]
+    threads: int
+    tasks: int
+    processes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +244,19 @@ class Repl(Protocol):
 
     async def inspect(self) -> Inspection | None:
         """Return what goes on in the kernel, whether a cell runs or not; None when none is alive."""
+        ...
+
+    async def save(self, path: Path) -> Saved | None:
+        """Write the variables into the empty file at ``path``, each that can be; None when no kernel is alive.
+
+        Raises:
+            SnapshotFailed: nothing was saved.
+            CellBusy: a cell is running.
+        """
+        ...
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Have each kernel process that is started from now on restore this; ``Started`` says what came of it."""
         ...
 
     async def prewarm(self) -> None:

@@ -273,6 +273,14 @@ def notice(event: Any) -> str | None:
             return f"trying again in {event.delay_s:.1f} s"
         case ev.KernelLost():
             return f"the kernel is gone: {event.reason}"
+        case ev.SnapshotSaved():
+            less = f", without {', '.join(event.left_out)}" if event.left_out else ""
+            return f"{len(event.names)} variables saved{less}"
+        case ev.SnapshotSkipped():
+            return f"the variables were not saved: {event.reason}"
+        case ev.NamespaceRestored():
+            less = f"; missing: {', '.join(event.missing)}" if event.missing else ""
+            return f"{len(event.restored)} variables restored{less}"
         case ev.SurfaceReplaced():
             return f"{len(event.sources)} entries left the window ({event.policy}); the log keeps them"
         case ev.NotesWritten():
