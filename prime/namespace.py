@@ -57,13 +57,17 @@ class Namespace:
             raise ToolFailed("not_found", f"there is no entry {since}; this session has 0 to {len(self._log) - 1}")
         before = now = Kernel()
         changed: dict[str, str] = {}
-        for entry in self._log.entries(types=("cell_ended",)):
-            event: ev.CellEnded = entry.event
-            if event.generation not in (None, now.ran):
+        for entry in self._log.entries(types=("cell_ended", "snapshot_saved", "namespace_restored")):
+            event = entry.event
+            if isinstance(event, ev.CellEnded) and event.generation not in (None, now.ran):
                 changed.clear()  # they went with the kernel process that had them
-            now = now.after(event)
+            now = now.after(entry.seq, event)
             if entry.seq <= since:
                 before = now
+                continue
+            if isinstance(event, ev.NamespaceRestored):
+                changed = {name: kind for name, kind in changed.items() if name in event.restored}
+            if not isinstance(event, ev.CellEnded):
                 continue
             changed.update(event.set)
             for name in event.removed:

@@ -34,6 +34,16 @@ async def _unseen() -> None:
     return None
 
 
+async def test_names_bound_since_an_entry_live_on_in_a_resumed_session(home: Path, tmp_path: Path) -> None:
+    async with app.workshop(Config(home=home), tmp_path) as shop:
+        await _run(shop, "a = 1")
+        since = len(shop.log) - 1
+        await _run(shop, "b = 2; c = (i for i in '')")
+    async with app.workshop(Config(home=home), tmp_path, session=shop.log.session) as shop:
+        await _run(shop, "del a")
+        assert await _names(shop, f"since={since}") == {"names": {"b": "int"}, "further": 0, "removed": ["a"]}
+
+
 async def test_the_names_alive_and_what_cells_have_changed(home: Path, tmp_path: Path) -> None:
     async with app.workshop(Config(home=home), tmp_path) as shop:
         await _run(shop, "a = [1, 2, 3]; b = 'text'; old = 1")
