@@ -83,10 +83,10 @@ class Context:
         """
         stored = self._log.pick(self._log.state.surface.seqs)
         *_, header = self._log.entries(types=("header_changed",))
-        anew = projection.digest(projection.request(header.event.header, stored))
-        if anew != projection.digest(request):
+        anew = projection.request(header.event.header, stored)
+        if anew != request:
             raise RequestMismatch("the request is not what the log says: something model-visible was never logged")
-        return anew
+        return projection.digest(anew)
 
     def recover(self) -> bool:
         """Make the surface small after the model refused it for its size; return whether it became smaller."""
