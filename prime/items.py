@@ -19,12 +19,14 @@ class Items:
 
     def load(self, entries: Iterable[ev.Entry], pick: Callable[[Sequence[int]], Iterable[ev.Entry]]) -> None:
         """Take in the entries of a surface; ``pick`` gives those of the originals that some of them stand for."""
-        entries = tuple(entries)
-        first = [entry.event.sources[0] for entry in entries if _another_form(entry.event)]
-        originals = {entry.seq: entry for entry in pick(first)}
         for entry in entries:
-            original = originals[entry.event.sources[0]] if _another_form(entry.event) else entry
-            self._put(entry, original.seq, original.turn, original.step)
+            original = entry
+            while _another_form(original.event):
+                (original,) = pick([original.event.sources[0]])
+            if entry is original and isinstance(entry.event, ev.SurfaceReplaced):
+                self._put(entry, entry.seq, None, None)
+            else:
+                self._put(entry, original.seq, original.turn, original.step)
 
     def take(self, entry: ev.Entry) -> None:
         """Take in one more entry of the log, in order; one that is not model-visible changes nothing."""

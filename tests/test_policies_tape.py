@@ -19,7 +19,7 @@ from prime.originals import StoredOriginals
 from prime.policies import tape
 from prime.policies.base import Item, Options, TapeOptions, View
 from prime.policies.draft import Draft
-from prime.policies.entry import INDEX_CHARS, MAX_RESULTS, Said, SealedTurn, rendered
+from prime.policies.entry import INDEX_CHARS, MAX_RESULTS, Result, Said, SealedTurn, rendered
 from prime.surface import Node
 
 SLICE = Options(policy="slice")
@@ -283,8 +283,11 @@ def test_a_limit_holds_whatever_was_said(said: list[list[str]], limit: int, prof
 
 
 def test_levels_take_the_least_useful_away_first() -> None:
-    turn = sealed("x" * 3_000, results=())
-    whole = rendered([turn], TapeOptions())
+    turn = sealed("x" * 3_000, results=(Result(1, 12, "repl", 8),))
+    all_of_it = rendered([turn], TapeOptions())
+    whole = rendered([turn], TapeOptions(entry_max_chars=len(all_of_it) - 1))
+    assert "[result" in all_of_it
+    assert "[result" not in whole
     assert "x" * 3_000 in whole
     shorter = rendered([turn], TapeOptions(entry_max_chars=len(whole) - 1))
     assert "…[+1100 chars, history.turn(1)]…" in shorter

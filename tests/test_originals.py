@@ -1,0 +1,101 @@
+"""What policies may ask of the log: whole outputs, reads, words of persons, the note."""
+
+from __future__ import annotations
+
+from turns import Cell, Step, Turns, session
+
+from prime import events as ev
+from prime.messages import CallPart
+from prime.originals import StoredOriginals
+from prime.policies.base import Options
+
+PLAIN = Options(policy="transcript")
+FOUND = {"hits": [{"snippet": "s" * 100, "call": "short"}]}
+
+
+def originals(turns: Turns) -> StoredOriginals:
+    return StoredOriginals(turns.log.entries)
+
+
+def test_an_output_is_whole_and_as_a_terminal_shows_it() -> None:
+    with session(PLAIN) as turns:
+        turns.begin("go")
+        turns.send()
+        call = CallPart(call_id="c", name="repl", arguments="{}")
+        turns.log.append(ev.ModelReplied(parts=(call,), stop="calls", model="m", usage=None))
+        turns.log.append(ev.CellStarted(cell="x", call_id="c", code="1"))
+        for number in range(300):  # the start is far back
+            turns.log.append(ev.CellOutput(cell="x", stream="stdout", text=f"\r{number}"))
+        turns.log.append(ev.CellOutput(cell="older", stream="stdout", text="late", late=True))
+        turns.log.append(ev.CellOutput(cell="x", stream="stdout", text="late", late=True))
+        turns.log.append(ev.CellOutput(cell="x", stream="result", text="5"))
+        turns.log.append(ended("x", "c"))
+        output = originals(turns).output(len(turns.log) - 1)
+        assert (output.text, output.target, output.called, output.recalled) == ("299\n5", None, (), ())
+        turns.log.append(ev.StepEnded(outcome="done"))
+
+
+def ended(cell: str, call_id: str) -> ev.CellEnded:
+    from strategies import cell_ended
+
+    return cell_ended(cell, call_id)
+
+
+def test_the_form_of_a_tool_is_known_when_it_is_all_there_is() -> None:
+    with session(PLAIN) as turns:
+        alone = Cell("text", target="tools.read", arguments={"path": "a"})
+        turns.turn("go", Step("", [alone]))
+        seqs = [entry.seq for entry in turns.log.entries(types=("cell_ended",))]
+        output = originals(turns).output(seqs[0])
+        assert output.target == "tools.read"
+        assert output.arguments == {"path": "a"}
+
+
+def test_calls_are_named_once_and_what_history_gave_is_known() -> None:
+    with session(PLAIN) as turns:
+        failed = ("history.turn", {"n": 9}, None)
+        calls = [("history.search", {"query": "q"}, FOUND), failed, ("history.search", {"query": "r"}, "z" * 64)]
+        turns.turn("go", Step("", [Cell(reads=[("a", "x" * 90, {})], calls=calls)]))
+        (result,) = turns.log.entries(types=("cell_ended",))
+        output = originals(turns).output(result.seq)
+        assert output.called == ("tools.read", "history.search", "history.turn")
+        assert output.recalled == ("s" * 100, "z" * 64)
+
+
+def test_a_refused_call_has_its_text() -> None:
+    with session(PLAIN) as turns:
+        turns.begin("go")
+        turns.send()
+        call = CallPart(call_id="c", name="fly", arguments="{}")
+        turns.log.append(ev.ModelReplied(parts=(call,), stop="calls", model="m", usage=None))
+        turns.log.append(ev.CallRefused(call_id="c", name="fly", code="unknown_tool", text="no such tool"))
+        turns.log.append(ev.StepEnded(outcome="done"))
+        assert originals(turns).output(len(turns.log) - 2).text == "no such tool"
+
+
+def test_reads_have_their_place_lines_and_an_earlier_turn() -> None:
+    with session(PLAIN) as turns:
+        picture = ("tools.read", {"path": "p.png"}, {"path": "p.png", "media_type": "image/png", "image": ""})
+        turns.turn("1", Step("", [Cell(reads=[("a", "x\ny\n", {})], calls=[picture])]))
+        turns.turn("2", Step("", [Cell(reads=[("a", "x\ny\n", {}), ("a", "z\n", {})])]))
+        found = originals(turns)
+        reads = found.reads(0, len(turns.log))
+        assert [(read.turn, read.step, read.lines) for read in reads] == [(1, 1, 2), (2, 1, 2), (2, 1, 1)]
+        assert found.read_before(reads[0]) is None
+        assert found.read_before(reads[1]) == reads[0]
+        assert found.read_before(reads[2]) == reads[0]
+        assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]
+        assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]  # asked again, it is not read again
+
+
+def test_prompts_and_the_note() -> None:
+    with session(PLAIN) as turns:
+        assert originals(turns).note() is None
+        for number in range(4):
+            turns.turn(f"input {number}")
+        turns.log.append(ev.NotesWritten(revision=1, text="old"), ev.NotesWritten(revision=2, text="new"))
+        found = originals(turns)
+        assert [prompt.text for prompt in found.prompts(len(turns.log), 2)] == ["input 2", "input 3"]
+        note = found.note()
+        assert note is not None
+        assert (note.seq, note.turn, note.revision, note.text) == (len(turns.log) - 1, None, 2, "new")

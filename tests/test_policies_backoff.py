@@ -1,0 +1,58 @@
+"""What is no longer folded, since it is mostly asked back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from prime import events as ev
+from prime.messages import Message, TextPart
+from prime.policies.backoff import Backoff, scope
+
+
+def fold(seq: int, of: str = "s") -> ev.Entry:
+    message = Message(role="tool", parts=(TextPart(text="short"),), call_id="c")
+    event = ev.SurfaceReplaced(start=seq, end=seq, sources=(seq,), message=message, policy="fold", scope=of)
+    return ev.Entry("s", seq + 1, 0, 1, 1, event)
+
+
+def asked(seq: int, **others: Any) -> ev.Entry:
+    arguments = {"seq": seq, "format": ev.FORMAT, **others}
+    event = ev.DispatchStarted(cell="c", call=1, target="history.expand", arguments=arguments)
+    return ev.Entry("s", 1_000, 0, 1, 1, event)
+
+
+def scopes(*entries: ev.Entry) -> frozenset[str]:
+    def stored(start: int = 0, end: int | None = None, *, types: Any = None) -> Any:
+        return (entry for entry in entries if entry.event.type in types)
+
+    counted = Backoff()
+    for entry in entries:
+        counted.take(entry)
+    assert Backoff.of(stored).scopes() == counted.scopes()  # a resumed session counts the same
+    return counted.scopes()
+
+
+def test_two_whole_expansions_of_half_the_folds_stop_a_scope_and_no_other() -> None:
+    assert scopes(fold(10), fold(20), fold(30), fold(40), fold(50, "t"), asked(10), asked(20)) == {"s"}
+    assert scopes(fold(10), fold(20), fold(30), fold(40), fold(50), asked(10), asked(20)) == frozenset()
+    assert scopes(fold(10), asked(10)) == frozenset()
+
+
+@pytest.mark.parametrize("others", [{"lines": "1-2"}, {"grep": "x"}, {"format": 0}])
+def test_parts_and_refused_calls_do_not_count(others: dict[str, Any]) -> None:
+    assert scopes(fold(10), fold(20), asked(10, **others), asked(20, **others)) == frozenset()
+
+
+def test_repetitions_and_other_entries_do_not_count() -> None:
+    assert scopes(fold(10), fold(20), asked(10), asked(10), asked(11)) == frozenset()
+
+
+def test_a_scope_is_one_call_one_file_or_one_kind() -> None:
+    assert scope("log", None, None) == "cell log"
+    one = scope("data", "tools.read", {"path": "a", "offset": 1})
+    assert one == scope("log", "tools.read", {"offset": 9, "path": "a"}) != scope("data", "tools.read", {"path": "b"})
+    bash = scope("log", "tools.bash", {"command": "x", "timeout": 1})
+    assert bash == scope("log", "tools.bash", {"timeout": 1, "command": "x"})
+    assert len(scope("log", "tools.bash", {"command": "x" * 10_000})) < 100
