@@ -110,15 +110,10 @@ async def workshop(
             output_limit=config.output_limit_bytes,
             pool=pool or Pool(config.max_kernels),
         )
-        limits = Limits(
-            max_steps=config.max_steps,
-            max_seconds=config.max_seconds,
-            max_cost=config.budget,
-            cell_timeout_s=config.cell_timeout_s,
-            visible_output_bytes=config.visible_output_bytes,
-        )
         workspace = Workspace(folder, environment)
-        cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), context.window()))
+        cells = Cells(
+            log, repl, catalogue, workspace, _limits(config), lambda: context_line(context.used(), context.window())
+        )
         async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
             snapshots = Snapshots(log, repl, owner, config.home)
             try:
@@ -129,6 +124,16 @@ async def workshop(
                     await snapshots.take()
             finally:
                 await repl.close()
+
+
+def _limits(config: Config) -> Limits:
+    return Limits(
+        max_steps=config.max_steps,
+        max_seconds=config.max_seconds,
+        max_cost=config.budget,
+        cell_timeout_s=config.cell_timeout_s,
+        visible_output_bytes=config.visible_output_bytes,
+    )
 
 
 async def _names(repl: KernelRepl) -> tuple[Sequence[tuple[str, str]], int] | None:
