@@ -182,6 +182,42 @@ class Originals(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FoldOptions:
+    """From where a result is condensed, and what is kept of it. Sizes are code points.
+
+    Attributes:
+        data_from, log_from, json_from, search_chars_from: size of a text of that kind.
+        search_from, diff_from, json_items_from: its lines, or items.
+        head, tail: first and last lines that stay.
+        block: lines with new keys that stay of one block of them.
+        search_per_file, search_total: matches that stay.
+        diff_hunks: hunks of a file that stay.
+        log_errors: different errors that stay, besides the last.
+        json_items: items that stay.
+        max_keep_ratio: share of the original from which a view is not worth it.
+        most: a longer text is looked at in two parts, its beginning and its end.
+    """
+
+    data_from: int = 6_000
+    log_from: int = 512
+    json_from: int = 6_000
+    search_chars_from: int = 10_000
+    search_from: int = 120
+    diff_from: int = 50
+    json_items_from: int = 5
+    head: int = 10
+    tail: int = 4
+    block: int = 12
+    search_per_file: int = 5
+    search_total: int = 60
+    diff_hunks: int = 10
+    log_errors: int = 10
+    json_items: int = 15
+    max_keep_ratio: float = 0.55
+    most: int = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
 class TapeOptions:
     """How completed turns are sealed.
 
