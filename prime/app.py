@@ -15,9 +15,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prime import agent as core
 from prime import events as ev
-from prime import guest, peek, prompt
+from prime import caps, guest, peek, prompt
 from prime.agent import Answer
-from prime.caps import Limits
 from prime.cell import Cells
 from prime.config import Config, load
 from prime.context import Context
@@ -112,7 +111,7 @@ async def workshop(
         )
         workspace = Workspace(folder, environment)
         cells = Cells(
-            log, repl, catalogue, workspace, _limits(config), lambda: context_line(context.used(), context.window())
+            log, repl, catalogue, workspace, caps.limits(config), lambda: context_line(context.used(), context.window())
         )
         async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
             snapshots = Snapshots(log, repl, owner, config.home)
@@ -124,16 +123,6 @@ async def workshop(
                     await snapshots.take()
             finally:
                 await repl.close()
-
-
-def _limits(config: Config) -> Limits:
-    return Limits(
-        max_steps=config.max_steps,
-        max_seconds=config.max_seconds,
-        max_cost=config.budget,
-        cell_timeout_s=config.cell_timeout_s,
-        visible_output_bytes=config.visible_output_bytes,
-    )
 
 
 async def _names(repl: KernelRepl) -> tuple[Sequence[tuple[str, str]], int] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from prime import events as ev
+from prime.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,17 @@ class Limits:
     max_cost: float | None = None
     cell_timeout_s: float = 600.0
     visible_output_bytes: int = 12_000
+
+
+def limits(config: Config) -> Limits:
+    """Return the limits that a configuration sets."""
+    return Limits(
+        max_steps=config.max_steps,
+        max_seconds=config.max_seconds,
+        max_cost=config.budget,
+        cell_timeout_s=config.cell_timeout_s,
+        visible_output_bytes=config.visible_output_bytes,
+    )
 
 
 @dataclass(frozen=True, slots=True)
