@@ -14,8 +14,8 @@ from typing import Any
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prime import agent as core
-from prime import events as ev
 from prime import caps, guest, peek, prompt
+from prime import events as ev
 from prime.agent import Answer
 from prime.cell import Cells
 from prime.config import Config, load
