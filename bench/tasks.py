@@ -26,7 +26,7 @@ from rich.table import Table
 
 import prime
 from bench.report import document, write
-from prime import app
+from prime import models
 from prime.config import load
 from prime.events import ModelReplied
 from prime.log import read
@@ -111,7 +111,7 @@ class Kept:
 
 async def run_all(model: str, repeat: int = 1, **settings: Any) -> list[Result]:
     """Run every task ``repeat`` times against one model. ``settings`` are those of the configuration."""
-    provider = app.model(load(Path.cwd(), {"model": model, **settings}))
+    provider = models.resolve(load(Path.cwd(), {"model": model, **settings}))
     try:
         return [await run(task, Kept(provider), **settings) for _ in range(repeat) for task in TASKS]
     finally:

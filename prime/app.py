@@ -14,25 +14,22 @@ from typing import Any
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prime import agent as core
-from prime import caps, guest, peek, prompt
+from prime import caps, guest, models, peek, prompt
 from prime import events as ev
 from prime.agent import Answer
 from prime.cell import Cells
 from prime.config import Config, load
 from prime.context import Context
-from prime.errors import ConfigError, ModelNotFound, PrimeError
+from prime.errors import PrimeError
 from prime.history import History
 from prime.live import Live
-from prime.log import Log, read
+from prime.log import Log
 from prime.loop import Loop
 from prime.messages import Delta, Header, ImagePart, Parameters
 from prime.namespace import Namespace
 from prime.policies.base import Options, TapeOptions
-from prime.projection import replies
-from prime.providers import probe, registry
+from prime.providers import registry
 from prime.providers.base import Provider
-from prime.providers.llama import find_server
-from prime.providers.replay import ReplayProvider
 from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, Notes
 from prime.repl.kernel import KernelRepl
@@ -45,14 +42,6 @@ from prime.snapshots import Snapshots
 from prime.tools.base import Tool
 from prime.tools.catalogue import BUILTIN, Catalogue
 from prime.tools.workspace import Workspace
-
-#: What a key is used for when no model is named: for each provider a current model that calls tools well.
-USUAL_MODELS = (
-    "anthropic/claude-sonnet-5-5",
-    "openai/gpt-5.4-mini",
-    "deepseek/deepseek-chat",
-    "openrouter/anthropic/claude-sonnet-5.5",
-)
 
 
 @dataclass(frozen=True)
@@ -160,78 +149,6 @@ async def running(
         yield await stack.enter_async_context(core.Agent(loop, settled))
 
 
-def model(config: Config) -> Provider:
-    """Return the configured model.
-
-    ``replay/SESSION`` gives the replies of a recorded session again.
-
-    Raises:
-        ModelNotFound, ConfigError: none is configured, or not like this; one line that lists the choices.
-        SessionNotFound: no such recording.
-    """
-    provider, _, name = (config.model or "").partition("/")
-    if provider == "replay":
-        sessions = Sessions(config.home)
-        session = sessions.resolve(name)
-        with sessions.read(session) as store:
-            return ReplayProvider(f"replay/{session}", replies(read(store)))
-    return registry.resolve(config.model, settings(config))
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A model that is there to be used: its full name, and one line that says why it is thought to be."""
-
-    model: str
-    why: str
-
-
-async def candidates(config: Config) -> tuple[Candidate, ...]:
-    """Return the models that can be used, the best choice first: the configured one, those whose key is there, those of
-    servers that answer on this machine, model files. Servers are asked for their models, and nothing is started.
-    """
-    configured = [Candidate(config.model, "configured")] if config.model is not None else []
-    addresses = {"compatible": config.base_url} if config.base_url else probe.USUAL
-    served = [
-        Candidate(model, f"{server.base_url} answers")
-        for server in await probe.probe(addresses)
-        for model in server.models
-    ]
-    if config.base_url:
-        return (*configured, *served)  # a provider's key is not for somebody else's address
-    keys = [(name, registry.key_variable(name.partition("/")[0])) for name in USUAL_MODELS]
-    hosted = [Candidate(name, f"{variable} is set") for name, variable in keys if variable in config.keys]
-    files = [Candidate(f"local/{file.stem}", f"file {file}") for file in _model_files(config)]
-    return (*configured, *hosted, *served, *files)
-
-
-def _model_files(config: Config) -> list[Path]:
-    try:
-        find_server(config.guest_environment)
-    except ConfigError:  # without the server a file is no model that can be used; `doctor` says how to get it
-        return []
-    return sorted((config.home / "models").glob("*.gguf"))
-
-
-async def choose(config: Config) -> Candidate:
-    """Return the model to use: the configured one, else the best that is there.
-
-    Raises:
-        ModelNotFound: there is none; one line that lists the choices.
-    """
-    if config.model is not None:
-        return Candidate(config.model, "configured")
-    found = await candidates(config)
-    if not found and config.base_url:
-        raise ModelNotFound(f"{config.base_url} does not list its models; choose one with --model compatible/NAME")
-    if not found:
-        raise ModelNotFound(
-            "no model is configured, no key is set and no model server answers on this machine; "
-            f"choose one with --model: {registry.choices()}"
-        )
-    return found[0]
-
-
 def options(config: Config) -> Options:
     """Return how a configuration keeps the window."""
     tape = TapeOptions(
@@ -247,17 +164,6 @@ def options(config: Config) -> Options:
         retain=config.context_retain,
         lead=config.context_lead,
         tape=tape,
-    )
-
-
-def settings(config: Config) -> registry.Settings:
-    """Return what providers need of a configuration."""
-    return registry.Settings(
-        keys=config.keys,
-        base_url=config.base_url,
-        models_dir=config.home / "models",
-        idle_timeout_s=config.idle_timeout_s,
-        environment=config.guest_environment,
     )
 
 
@@ -309,7 +215,7 @@ class Agent:
         if isinstance(self._model, str):
             given = {**given, "model": self._model}
         config = load(self._cwd or Path.cwd(), given)
-        provider = model(config) if self._model is None or isinstance(self._model, str) else self._model
+        provider = models.resolve(config) if self._model is None or isinstance(self._model, str) else self._model
         opened = running(config, self._cwd, provider, session=self._session, tools=self._tools)
         self._agent = await self._stack.enter_async_context(opened)
         self._opened = self._agent.session

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from prime import app
+from prime import app, models
 from prime import events as ev
 from prime.config import Config
 from prime.errors import ConfigError, ModelNotFound, PrimeError, ProviderError
@@ -167,8 +167,8 @@ def _programs(config: Config) -> Iterator[Finding]:
 
 async def _model(config: Config) -> Finding:
     try:
-        choice = await app.choose(config)
-        provider = app.model(config.model_copy(update={"model": choice.model}))
+        choice = await models.choose(config)
+        provider = models.resolve(config.model_copy(update={"model": choice.model}))
     except ModelNotFound as error:
         return Finding("model", "note", "none is there; `prime-repl demo` works without", str(error))
     except PrimeError as error:

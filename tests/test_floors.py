@@ -69,6 +69,7 @@ FLOORS: dict[str, float] = {
     "prime.jobs": 9,
     "prime.views": 9,
     "prime.testing": 9,
+    "prime.models": 9,
     "prime.app": 10,
     "prime.doctor": 10.5,
     "prime.cli": 11,

@@ -15,7 +15,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from prime import app, pricing
+from prime import app, models, pricing
 from prime import events as ev
 from prime.agent import Agent
 from prime.cli import inspections, recorded
@@ -34,14 +34,14 @@ Leaving = Literal["quit", "new"]
 
 async def chat(config: Config, cwd: Path | None, session: str | None) -> int:
     """Talk until the person leaves; return the exit code."""
-    choice = await app.choose(config)
+    choice = await models.choose(config)
     config = config.model_copy(update={"model": choice.model})
     prompt = _prompt(config.home)
     with patch_stdout(raw=True):
         console = terminal.console()
         console.print(terminal.note(f"model {choice.model} · {choice.why} · /help"))
         while True:
-            async with app.running(config, cwd, app.model(config), session=session) as agent:
+            async with app.running(config, cwd, models.resolve(config), session=session) as agent:
                 _greet(config, agent, session is not None)
                 stop = agent.observe(progress(console, config, agent.session).take)
                 try:

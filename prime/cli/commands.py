@@ -136,7 +136,7 @@ def models(
     """List the models that can be used. The first one is what `run` takes."""
     from prime.cli import models as listed
 
-    _leave(listed.models(model.config(KernelOptions()), as_json=as_json, check=check))
+    _leave(listed.show(model.config(KernelOptions()), as_json=as_json, check=check))
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from prime import app, pricing
+from prime import app, models, pricing
 from prime import events as ev
 from prime.agent import Answer
 from prime.cli.images import keep
@@ -45,8 +45,8 @@ class Job:
 async def run(config: Config, job: Job) -> int:
     """Run a task with the configured model, or the best that is there, and return the exit code."""
     pictures = tuple(map(_image, job.images))
-    choice = await app.choose(config)
-    provider = app.model(config.model_copy(update={"model": choice.model}))
+    choice = await models.choose(config)
+    provider = models.resolve(config.model_copy(update={"model": choice.model}))
     if job.output is None and config.model is None:
         print(f"model: {choice.model} ({choice.why})", file=sys.stderr)
     return await work(config, provider, job, pictures)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import sys
 
-from prime import app, doctor
+from prime import doctor, models
 from prime.config import KEY_VARIABLES, Config
 from prime.errors import PrimeError
 from prime.providers import registry
 
 
-async def models(config: Config, *, as_json: bool, check: bool) -> int:
+async def show(config: Config, *, as_json: bool, check: bool) -> int:
     """Print each model that is there, the one that `run` takes first; return 1 when one of them fails its check."""
     failed = False
-    found = await app.candidates(config)
+    found = await models.candidates(config)
     for candidate in found:
         status = await _status(config, candidate) if check else None
         failed |= status is not None and not status.startswith("answers")
@@ -28,9 +28,9 @@ async def models(config: Config, *, as_json: bool, check: bool) -> int:
     return int(failed)
 
 
-async def _status(config: Config, candidate: app.Candidate) -> str:
+async def _status(config: Config, candidate: models.Candidate) -> str:
     try:
-        provider = app.model(config.model_copy(update={"model": candidate.model}))
+        provider = models.resolve(config.model_copy(update={"model": candidate.model}))
         try:
             return f"answers: {await doctor.ask(provider)!r}"
         finally:

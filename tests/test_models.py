@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from servers import ModelServer
 
-from prime import app
+from prime import models
 from prime.config import Config
 from prime.errors import ModelNotFound
 from prime.providers import registry
@@ -24,14 +24,14 @@ def config(home: Path, **more: object) -> Config:
 
 async def test_the_configured_model_is_taken_without_asking_anybody(home: Path) -> None:
     with ModelServer([], models=LISTED) as server:
-        chosen = await app.choose(config(home, model="scripted/a", base_url=server.chat_url))
-        assert chosen == app.Candidate("scripted/a", "configured")
+        chosen = await models.choose(config(home, model="scripted/a", base_url=server.chat_url))
+        assert chosen == models.Candidate("scripted/a", "configured")
         assert server.bodies == []
 
 
 async def test_keys_come_in_a_fixed_order(home: Path) -> None:
     keys = {"DEEPSEEK_API_KEY": "canary", "ANTHROPIC_API_KEY": "canary", "PRIME_REPL_API_KEY": "canary"}
-    found = await app.candidates(config(home, keys=keys))
+    found = await models.candidates(config(home, keys=keys))
     assert [one.why for one in found if one.why.endswith("is set")] == [
         "ANTHROPIC_API_KEY is set",
         "DEEPSEEK_API_KEY is set",
@@ -41,14 +41,14 @@ async def test_keys_come_in_a_fixed_order(home: Path) -> None:
 
 async def test_a_server_at_the_given_address_is_asked_and_no_key_goes_there(home: Path) -> None:
     with ModelServer([], models=LISTED) as server:
-        found = await app.candidates(config(home, base_url=server.chat_url, keys={"OPENAI_API_KEY": "canary"}))
+        found = await models.candidates(config(home, base_url=server.chat_url, keys={"OPENAI_API_KEY": "canary"}))
         assert [one.model for one in found] == ["compatible/first", "compatible/second"]
-        assert (await app.choose(config(home, base_url=server.chat_url))).model == "compatible/first"
+        assert (await models.choose(config(home, base_url=server.chat_url))).model == "compatible/first"
 
 
 async def test_a_server_that_lists_nothing_gets_a_hint(home: Path) -> None:
     with ModelServer([]) as server, pytest.raises(ModelNotFound, match="choose one with --model compatible/NAME"):
-        await app.choose(config(home, base_url=server.chat_url))
+        await models.choose(config(home, base_url=server.chat_url))
 
 
 @pytest.mark.parametrize("server", [True, False])
@@ -62,11 +62,11 @@ async def test_a_model_file_counts_when_there_is_a_program_to_serve_it(
         (home / "bin" / "llama-server").touch(mode=0o755)
     else:
         monkeypatch.setattr("sys.path", [])  # the package that brings one is not there either
-    found = await app.candidates(config(home, guest_environment={"PATH": str(home / "bin")}))
+    found = await models.candidates(config(home, guest_environment={"PATH": str(home / "bin")}))
     assert [one.model for one in found if one.model.startswith("local/")] == (["local/tiny"] if server else [])
 
 
-@pytest.mark.parametrize("name", app.USUAL_MODELS)
+@pytest.mark.parametrize("name", models.USUAL_MODELS)
 async def test_the_usual_models_exist_and_have_a_key(name: str) -> None:
     provider, _, model = name.partition("/")
     assert context_window(provider, model)
