@@ -86,7 +86,7 @@ async def workshop(
         context = Context(log, options(config), window=window)
         info = ContextInfo(context.used, context.window, context.renew)
         names = Namespace(log, lambda: _names(repl))
-        history = History(log, sessions if config.recall_scope == "all" else None)
+        history = History(log.store, sessions if config.recall_scope == "all" else None)
         recall = (*history.tools(), *Notes(log).tools(), *info.tools(), *names.tools())
         catalogue = Catalogue((*BUILTIN, *recall, *tools))
         launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))

@@ -1,6 +1,6 @@
 """The namespace ``history``: what left the window, one call away, word for word.
 
-Reads the log, never the surface's present form: what was folded, sealed or replaced resolves to its originals. A call
+Reads the log, never the surface's present form: what was folded, sealed or replaced resolves to its texts. A call
 reads what it returns and little beside that, however long the log is.
 """
 
@@ -17,7 +17,7 @@ from prime import events as ev
 from prime import hits, locators
 from prime.errors import LogError, ToolFailed
 from prime.filters import filtered, lines_of
-from prime.log import Log, read
+from prime.log import read
 from prime.messages import text_of
 from prime.recalled import (
     Expanded,
@@ -35,6 +35,7 @@ from prime.recalled import (
 )
 from prime.search import snippet
 from prime.sessions import Sessions
+from prime.store.base import Store
 from prime.store.words import folded, terms
 from prime.texts import ORIGINAL, Original, Texts
 from prime.tools.base import Tool, tool
@@ -53,8 +54,8 @@ class History:
     ``others`` is where the user's other sessions are, None when they may not be looked into.
     """
 
-    def __init__(self, log: Log, others: Sessions | None = None) -> None:
-        self._log = log
+    def __init__(self, store: Store, others: Sessions | None = None) -> None:
+        self._store = store
         self._others = others
 
     async def search(
@@ -75,12 +76,13 @@ class History:
         if not wanted:
             raise ToolFailed("bad_arguments", f"query={query!r} has no words; give the words to look for")
         pools = hits.pools(scope, kinds, limit)
-        found = await hits.search(self._originals, wanted, pools)
+        texts = Texts(self._store)
+        found = await hits.search(texts, wanted, pools)
         skipped: tuple[str, ...] = ()
         if scope == "all":
-            others, skipped = await hits.search_others(self._allowed(), self._log.session, wanted, pools)
+            others, skipped = await hits.search_others(self._allowed(), texts.session, wanted, pools)
             found += others
-        return hits.chosen(found, pools, hits.Asked(self._log.session, scope, self._others is not None, skipped))
+        return hits.chosen(found, pools, hits.Asked(texts.session, scope, self._others is not None, skipped))
 
     async def turn(self, n: int | str, view: Literal["dialogue", "full"] = "dialogue") -> Told:
         """Return what was said in turn `n` (from 1), and for each result the call that returns it; view="full": all of
@@ -149,18 +151,17 @@ class History:
 
         One call looks through 1,000 entries at most, so a page may be empty and still have a next one.
         """
-        end = len(self._log) if before is None else before
-        if not 0 <= end <= len(self._log):
-            raise ToolFailed(
-                "bad_arguments", f"before={before} is no entry; this session has 0 to {len(self._log) - 1}"
-            )
+        size = self._size()
+        end = size if before is None else before
+        if not 0 <= end <= size:
+            raise ToolFailed("bad_arguments", f"before={before} is no entry; this session has 0 to {size - 1}")
         start, low = max(end - PAGE, 0), folded(query)
-        originals, items = self._originals, list[Item]()
-        for entry in reversed((*read(originals.store, start, end, types=_READABLE),)):
+        texts, items = Texts(self._store), list[Item]()
+        for entry in reversed((*read(texts.store, start, end, types=_READABLE),)):
             if len(items) == limit:
                 start = items[-1].seq
                 break
-            kind, name, text = self._written(originals, entry)
+            kind, name, text = self._written(texts, entry)
             if (place := folded(text).find(low) if low else 0) >= 0 and text:
                 shown = snippet(text, *(place - _BEFORE, place - _BEFORE + _PREVIEW), _PREVIEW)
                 items.append(
@@ -188,13 +189,13 @@ class History:
 
         `session` is that of a hit in another session.
         """
-        with self._opened(session) as originals:
-            last = originals.store.last()
+        with self._opened(session) as texts:
+            last = texts.store.last()
             if last is None or not 0 <= seq <= last.seq:
                 raise ToolFailed(
                     "not_found", f"there is no entry {seq}; the session has 0 to {last.seq if last else -1}"
                 )
-            kind, _, text = self._written(originals, originals.entry(seq))
+            kind, _, text = self._written(texts, texts.entry(seq))
         if offset > len(text):
             raise ToolFailed("bad_arguments", f"offset={offset} is beyond the end; the text has {len(text)} characters")
         end = offset + limit
@@ -222,39 +223,39 @@ class History:
             for function, view in views.items()
         )
 
-    @property
-    def _originals(self) -> Texts:
-        return Texts(self._log.store)
+    def _size(self) -> int:
+        last = self._store.last()
+        return last.seq + 1 if last is not None else 0
 
     def _entry(self, seq: int) -> ev.Entry:
-        if not 0 <= seq < len(self._log):
-            raise ToolFailed("not_found", f"there is no entry {seq}; this session has 0 to {len(self._log) - 1}")
-        return self._originals.entry(seq)
+        if not 0 <= seq < (size := self._size()):
+            raise ToolFailed("not_found", f"there is no entry {seq}; this session has 0 to {size - 1}")
+        return Texts(self._store).entry(seq)
 
     def _result(self, turn: int, step: int, call: int) -> ev.Entry:
-        results = list(self._originals.results(turn, step))
+        results = list(Texts(self._store).results(turn, step))
         if not 1 <= call <= len(results):
             raise ToolFailed("not_found", f"step {step} of turn {turn} has {len(results)} results; there is no {call}")
         return results[call - 1]
 
     def _resolved(self, entry: ev.Entry) -> Original:
-        """Return what an entry stands for; of several originals, where each is."""
-        originals = self._originals
-        sources = originals.sources(entry)
+        """Return what an entry stands for; of several texts, where each is."""
+        texts = Texts(self._store)
+        sources = texts.sources(entry)
         if len(sources) > 1:
-            listed = [found for seq in sources if (found := originals.of(originals.entry(seq))) is not None]
+            listed = [found for seq in sources if (found := texts.of(texts.entry(seq))) is not None]
             text = f"entry {entry.seq} stands for {len(listed)} others:\n" + "\n".join(map(_line, listed))
             return Original(entry.seq, entry.turn, entry.step, "context", "", text)
-        original = originals.of(originals.entry(sources[0]))
+        original = texts.of(texts.entry(sources[0]))
         if original is None:
             raise ToolFailed("not_found", f"entry {entry.seq} is a {entry.event.type}, which has no text of its own")
         return original
 
-    def _written(self, originals: Texts, entry: ev.Entry) -> tuple[str, str, str]:
+    def _written(self, texts: Texts, entry: ev.Entry) -> tuple[str, str, str]:
         """Return kind, name and text of an entry as it is in the log, also of one that stands for others."""
         if isinstance(entry.event, ev.SurfaceReplaced):
             return "replacement", "", text_of(entry.event.message.parts)
-        original = originals.of(entry, raw=True)
+        original = texts.of(entry, raw=True)
         if original is None:
             if entry.event.type in _READABLE:
                 return "part", "", ""  # a piece of output: the result of its cell has the whole
@@ -262,18 +263,18 @@ class History:
         return original.kind, original.name, original.text
 
     def _of_turn(self, number: int) -> list[Original]:
-        originals = self._originals
-        bounds = originals.turn(number)
+        texts = Texts(self._store)
+        bounds = texts.turn(number)
         if bounds is None:
-            newest = self._log.state.trace.turn
-            has = f"it has the turns 1 to {newest}" if newest else "it has none yet"
+            newest = self._store.last(("turn_started",))
+            has = f"it has the turns 1 to {newest.turn}" if newest is not None else "it has none yet"
             raise ToolFailed("not_found", f"there is no turn {number} in this session; {has}")
-        return list(originals.between(*bounds))
+        return list(texts.between(*bounds))
 
     def _status(self, number: int) -> str:
-        bounds = self._originals.turn(number)
+        bounds = Texts(self._store).turn(number)
         assert bounds is not None, "the turn was found"
-        events = [entry.event for entry in read(self._log.store, *bounds, types=_STATUS)]
+        events = [entry.event for entry in read(self._store, *bounds, types=_STATUS)]
         ends = [f"{event.reason} {event.detail}".rstrip() for event in events if isinstance(event, ev.TurnEnded)]
         steps = sum(isinstance(event, ev.StepStarted) for event in events)
         cells = sum(isinstance(event, ev.CellEnded) for event in events)
@@ -299,8 +300,9 @@ class History:
 
     @contextmanager
     def _opened(self, session: str | None) -> Iterator[Texts]:
-        if session is None or session == self._log.session:
-            yield self._originals
+        own = Texts(self._store)
+        if session is None or session == own.session:
+            yield own
             return
         try:
             with self._allowed().read(session) as store:

@@ -12,6 +12,8 @@ import re
 from prime.events import FORMAT
 
 _CALL = re.compile(r"\bhistory\.[a-z]+\(")
+_TURNS = re.compile(r"\bturns? (\d+)(?:(?:-| to )(\d+))?")
+_SEQ = re.compile(r"\bseq[ -](\d+)")
 
 
 def expand(seq: int | str) -> str:
@@ -56,6 +58,17 @@ def calls(text: str) -> list[str]:
             if _literal(call):
                 found[call] = None
                 break
+    return list(found)
+
+
+def patterns(text: str) -> list[str]:
+    """Return the calls that a text names by a pattern and the numbers to put in: turns and seqs that it mentions."""
+    found: dict[str, None] = {}
+    if re.search(r"history\.turn\([a-z]\)", text):
+        for first, last in _TURNS.findall(text):
+            found.update(dict.fromkeys(map(turn, range(int(first), int(last or first) + 1))))
+    if re.search(r"history\.expand\(seq=[a-z],", text) or f"· v{FORMAT}" in text:
+        found.update(dict.fromkeys(expand(int(seq)) for seq in _SEQ.findall(text)))
     return list(found)
 
 

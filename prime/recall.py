@@ -15,11 +15,14 @@ NOTE_LIMIT = 6_000
 
 
 class Note(Frozen):
-    """The session's one note. ``written_at`` is the seq of the entry that stored it, None before the first."""
+    """The session's one note. ``written_at`` is the seq of the entry that stored it, None before the first; how many
+    ``entries`` and turns (``turns``) have begun since tells how much it cannot know of."""
 
     revision: int
     text: str
     written_at: int | None
+    entries: int
+    turns: int
 
 
 class ContextUsage(Frozen):
@@ -36,12 +39,19 @@ class Notes:
         self._log = log
 
     async def read(self) -> Note:
-        """Return the session's note with its revision (0 and empty before the first write)."""
-        written = self._log.state.notes
-        if written is None:
-            return Note(revision=0, text="", written_at=None)
-        *_, entry = self._log.entries(types=("notes_written",))
-        return Note(revision=written.revision, text=written.text, written_at=entry.seq)
+        """Return the session's note with its revision (0 and empty before the first write) and its age."""
+        written = self._log.store.last(("notes_written",))
+        if written is None or self._log.state.notes is None:
+            return Note(revision=0, text="", written_at=None, entries=0, turns=0)
+        note = self._log.state.notes
+        begun = self._log.store.last(("turn_started",), before=written.seq)
+        return Note(
+            revision=note.revision,
+            text=note.text,
+            written_at=written.seq,
+            entries=len(self._log) - 1 - written.seq,
+            turns=self._log.state.trace.turn - (begun.turn or 0 if begun is not None else 0),
+        )
 
     async def write(self, text: str, *, revision: int) -> Note:
         """Replace the note whole; `revision` is the one you read, so that two writers cannot overwrite each other. Keep
@@ -54,7 +64,7 @@ class Notes:
         if revision != current:
             raise ToolFailed("stale", f"the note is at revision {current}, not {revision}; read it and merge")
         (entry,) = self._log.append(ev.NotesWritten(revision=current + 1, text=text), durable=True)
-        return Note(revision=current + 1, text=text, written_at=entry.seq)
+        return Note(revision=current + 1, text=text, written_at=entry.seq, entries=0, turns=0)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the namespace's tools."""

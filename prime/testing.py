@@ -339,7 +339,7 @@ async def scripted(
         )
         context = Context(log, options, window=lambda: provider.context_window)
         recall = (
-            *History(log).tools(),
+            *History(log.store).tools(),
             *Notes(log).tools(),
             *ContextInfo(context.used, context.window, context.renew).tools(),
         )

@@ -53,6 +53,7 @@ FLOORS: dict[str, float] = {
     "prime.search": 4.5,
     "prime.hits": 5,
     "prime.history": 5.5,
+    "prime.recoverable": 5.8,
     "prime.recall": 4.5,
     "prime.namespace": 4.5,
     "prime.peek": 4.5,

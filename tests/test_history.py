@@ -65,7 +65,7 @@ async def test_search_in_a_cell_by_hand_does_not_find_itself(home: Path) -> None
 async def test_every_hit_names_a_call_that_returns_it(played: list[dict[str, Any]], home: Path) -> None:
     async with scripted(played, calling, home=home) as stage:
         await stage.agent.ask("hide it")
-        history = History(stage.log)
+        history = History(stage.log.store)
         for hit in (await history.search("needle haystack")).hits:
             names = {"history": history}
             told = await eval(hit.call, names)
@@ -90,7 +90,7 @@ async def test_the_signpost_of_a_cut_returns_the_whole(home: Path) -> None:
         result = stage.provider.requests[-1].messages[-1].parts[0].text  # type: ignore[union-attr]
         assert len(result.encode()) <= 1_000
         call = result.partition("`await history.")[2].partition("`")[0]
-        expanded = await eval(f"history.{call}", {"history": History(stage.log)})
+        expanded = await eval(f"history.{call}", {"history": History(stage.log.store)})
         expected = whole + "no line end\n'completion'"
         assert expanded.text == expected
         assert f"{len(expected.encode()):,} bytes in all" in result
@@ -104,7 +104,7 @@ async def test_lines_and_grep_return_a_part(home: Path) -> None:
 
     async with scripted([], play, home=home) as stage:
         await stage.agent.cell("x")
-        expand, seq = functools.partial(History(stage.log).expand, format=FORMAT), len(stage.log) - 1
+        expand, seq = functools.partial(History(stage.log.store).expand, format=FORMAT), len(stage.log) - 1
         assert (await expand(seq, lines="7")).text == "line 7"
         assert (await expand(seq, lines="99-300")).text == "line 99\nline 100"
         expected = "2 of 20 lines match '9$'\n7- line 7\n8- line 8\n9: line 9\n10- line 10\n11- line 11"
@@ -135,9 +135,9 @@ async def test_output_is_expanded_as_it_was_shown_and_raw_as_it_was_written(home
 
     async with scripted([], play, home=home) as stage:
         assert shown(await stage.agent.cell("x")) == "100%red"
-        expand, seq = functools.partial(History(stage.log).expand, format=FORMAT), len(stage.log) - 1
+        expand, seq = functools.partial(History(stage.log.store).expand, format=FORMAT), len(stage.log) - 1
         assert (await expand(seq)).text == "100%red\n"
-        assert (await History(stage.log).read(seq)).text == "\r 10%\r100%\x1b[31mred\x1b[0m\n"
+        assert (await History(stage.log.store).read(seq)).text == "\r 10%\r100%\x1b[31mred\x1b[0m\n"
 
 
 async def test_a_pattern_that_takes_forever_is_an_error(home: Path) -> None:
@@ -148,14 +148,14 @@ async def test_a_pattern_that_takes_forever_is_an_error(home: Path) -> None:
     async with scripted([], play, home=home) as stage:
         await stage.agent.cell("x")
         with pytest.raises(ToolFailed, match="takes too long"):
-            await History(stage.log).expand(len(stage.log) - 1, format=FORMAT, grep="(a|aa)+$")
+            await History(stage.log.store).expand(len(stage.log) - 1, format=FORMAT, grep="(a|aa)+$")
 
 
 async def test_a_turn_and_a_step_are_told_again(played: list[dict[str, Any]], home: Path) -> None:
     async with scripted(played, calling, home=home) as stage:
         await stage.agent.ask("hide it")
         await stage.agent.ask("where is it?")
-        history = History(stage.log)
+        history = History(stage.log.store)
         dialogue = await history.turn(1)
         assert [(said.kind, said.text) for said in dialogue.said if said.kind != "result"] == [
             ("user", "hide it"),
@@ -191,7 +191,7 @@ async def test_a_page_of_a_turn_is_small_and_each_call_on_it_returns_the_whole(h
 
     async with scripted([{"code": ["a", "b", "bad"]}, {"text": "done"}], play, home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         page = await history.turn(1)
         assert sum(len(said.text) for said in page.said) < 500
         lines = [said.text for said in page.said if said.kind == "result"]
@@ -212,7 +212,7 @@ async def test_what_a_policy_replaced_resolves_to_its_originals(home: Path) -> N
 
     async with scripted([{"text": "Look:", "code": "x"}, {"text": "done"}], play, home=home) as stage:
         await stage.agent.ask("go")
-        log, history = stage.log, History(stage.log)
+        log, history = stage.log, History(stage.log.store)
         (ended,) = log.entries(types=("cell_ended",))
 
         def replace(start: int, end: int, *sources: int, call_id: str | None = None) -> int:
@@ -245,7 +245,7 @@ async def test_the_whole_log_can_be_paged_through_and_read(home: Path) -> None:
     replies = [{"text": "Look:", "code": "x"}, {"text": "done"}]
     async with scripted(replies, play, home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         kinds, page = [], await history.browse(limit=2)
         while True:
             kinds += [item.kind for item in page.items]
@@ -275,7 +275,7 @@ async def test_the_whole_log_can_be_paged_through_and_read(home: Path) -> None:
 async def test_reasoning_stays_private(home: Path) -> None:
     async with scripted([{"reasoning": "the secret thought", "text": "an answer"}], home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         assert (await history.search("secret")).hits == ()
         assert (await history.browse("secret")).items == ()
         assert "secret" not in str(await history.turn(1, "full"))
@@ -284,7 +284,7 @@ async def test_reasoning_stays_private(home: Path) -> None:
 async def test_what_the_model_reads_is_short(home: Path) -> None:
     async with scripted([{"text": "an answer"}, {"text": "more"}], home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         views = {tool.target: tool for tool in history.tools()}
         for target, value in (
             ("history.search", await history.search("answer")),

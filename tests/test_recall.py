@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from watch import of
 
-from prime.recall import NOTE_LIMIT
+from prime.recall import NOTE_LIMIT, Notes
+from prime.sessions import Sessions
 from prime.testing import ScriptedCell, scripted
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +39,24 @@ async def test_two_writers_of_the_note_cannot_overwrite_each_other(home: Path) -
     async with scripted([], calling, home=home, session=stage.log.session) as again:
         assert again.log.state.notes is not None
         assert again.log.state.notes.text == "first"
+
+
+async def test_a_note_says_how_old_it_is(home: Path) -> None:
+    write = "notes.write {'text': 'the plan', 'revision': 0}"
+    replies = [{"text": "first"}, {"code": write}, {"text": "second"}, {"text": "third"}, {"text": "fourth"}]
+    async with scripted(replies, calling, home=home) as stage:
+        for _ in range(2):
+            await stage.agent.ask("go")
+        note = await Notes(stage.log).read()
+        (written,) = stage.log.entries(types=("notes_written",))
+        assert (note.turns, note.entries) == (0, len(stage.log) - 1 - written.seq)
+        for _ in range(2):
+            await stage.agent.ask("go")
+        assert (await Notes(stage.log).read()).turns == 2
+    child = Sessions(home).fork(stage.log.session)
+    async with scripted([], calling, home=home, session=child) as fork:
+        note = await Notes(fork.log).read()
+        assert (note.text, note.turns, note.written_at) == ("the plan", 2, written.seq)
 
 
 async def test_context_usage_counts_what_the_provider_reported_and_what_is_new(home: Path) -> None:

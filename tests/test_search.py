@@ -36,7 +36,7 @@ async def test_one_short_entry_with_all_terms_beats_a_flood_of_one(home: Path) -
     async with scripted(replies, home=home) as stage:
         for _ in replies:
             await stage.agent.ask("go")
-        found = (await History(stage.log).search("needle haystack")).hits
+        found = (await History(stage.log.store).search("needle haystack")).hits
         assert [hit.turn for hit in found] == [2, 3, 1]
 
 
@@ -44,7 +44,7 @@ async def test_outputs_have_a_few_places_unless_they_are_asked_for(home: Path) -
     replies = [{"code": ["needle output " * 80] * 6}, {"text": "needle"}]
     async with scripted(replies, printing, home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         found = await history.search("output", limit=20)
         shown = [hit for hit in found.hits if hit.kind == "output"]
         assert len(shown) == hits.OUTPUT_HITS
@@ -59,7 +59,7 @@ async def test_outputs_have_a_few_places_unless_they_are_asked_for(home: Path) -
 async def test_nothing_found_says_where_and_hints_at_the_rest(home: Path) -> None:
     async with scripted([{"text": "x"}], home=home) as stage:
         await stage.agent.ask("go")
-        history = History(stage.log)
+        history = History(stage.log.store)
         note = (await history.search("absent", kinds=["output", "dispatch_output"])).note
         assert "among output, dispatch_output" in note
         hint = note.partition("kinds=")[2]
@@ -93,7 +93,7 @@ async def test_words_are_found_however_they_are_written(query: str, text: str, h
     async with scripted([{"text": f"{padding}{text} {padding}"}, {"text": "else"}], home=home) as stage:
         await stage.agent.ask("go")
         await stage.agent.ask("go")
-        (hit,) = (await History(stage.log).search(query)).hits
+        (hit,) = (await History(stage.log.store).search(query)).hits
         assert hit.turn == 1
         assert text[:4] in hit.snippet
         before, _, after = hit.snippet.partition(text[:4])
@@ -112,7 +112,7 @@ async def test_output_that_repeats_recall_is_not_found_but_its_neighbours_are(ho
     async with scripted(replies, play, home=home) as stage:
         await stage.agent.ask("hide")
         await stage.agent.ask("where?")
-        history = History(stage.log)
+        history = History(stage.log.store)
         assert {hit.turn for hit in (await history.search("needle haystack", limit=20)).hits} == {1}
         assert {hit.kind for hit in (await history.search("neighbour")).hits} == {"output"}
         assert {hit.name for hit in (await history.search("glob root", limit=20)).hits} >= {"tools.glob"}
@@ -123,11 +123,11 @@ async def test_other_sessions_are_searched_when_they_may_be(home: Path) -> None:
         await other.agent.ask("go")
     async with scripted([{"text": "no pin here"}], home=home) as stage:
         await stage.agent.ask("go")
-        alone = History(stage.log)
+        alone = History(stage.log.store)
         for refused in (alone.search("needle", scope="all"), alone.read(0, session=other.log.session)):
             with pytest.raises(ToolFailed, match="recall_scope"):
                 await refused
-        history = History(stage.log, Sessions(home))
+        history = History(stage.log.store, Sessions(home))
         assert 'scope="all"' in (await history.search("needle")).note
         (hit,) = (await history.search("needle", scope="all")).hits
         assert hit.session == other.log.session
@@ -144,12 +144,12 @@ async def test_an_index_that_lies_behind_or_is_damaged_costs_no_hit(home: Path) 
     async with scripted([{"text": "the needle"}, {"text": "the pin"}], home=home) as stage:
         for query in ("needle", "pin"):
             await stage.agent.ask("go")
-            (hit,) = (await History(stage.log).search(query)).hits
+            (hit,) = (await History(stage.log.store).search(query)).hits
             assert query in hit.snippet
 
 
 def found_by(log: Log, query: str) -> Hits:
-    return asyncio.run(History(log).search(query, limit=20))
+    return asyncio.run(History(log.store).search(query, limit=20))
 
 
 @given(walks(), st.data())
@@ -175,7 +175,7 @@ def test_search_never_returns_what_is_open_and_each_hit_names_a_call_that_return
         if len(expected) <= hits.OUTPUT_HITS:
             assert {hit.seq for hit in found} >= expected
         for hit in found:
-            value = asyncio.run(eval(hit.call, {"history": History(log)}))
+            value = asyncio.run(eval(hit.call, {"history": History(log.store)}))
             whole = originals.of(originals.entry(hit.seq))
             assert whole is not None
             assert whole.text in (value.text if "expand" in hit.call else {said.text for said in value.said})
@@ -187,7 +187,7 @@ def test_slices_put_together_are_the_original(walk: tuple[Any, ...], size: int) 
     with fresh_store() as store, Log(store) as log:
         for commit in walk:
             log.append(*commit)
-        history, originals = History(log), Texts(store)
+        history, originals = History(log.store), Texts(store)
         for entry in log.entries():
             original = originals.of(entry, raw=True)
             if original is None or isinstance(entry.event, ev.SurfaceReplaced):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from prime import events as ev
 from prime import log, pricing
+from prime import recoverable as recoverability
 from prime import verify as verification
 from prime.cli.images import keep
 from prime.config import load
@@ -99,20 +101,42 @@ def fork(name: str, turn: int | None, at: int | None) -> str:
     return sessions.fork(session, at)
 
 
-def verify(name: str | None) -> bool:
-    """Check one session, or all of them, and say what was found; return whether all is well."""
+def verify(name: str | None, *, recoverable: bool) -> bool:
+    """Check one session, or all of them, and say what was found; return whether all is well. ``recoverable``: also
+    whether everything in it can be got back from its next request."""
     sessions = _sessions()
     well = True
     for session in sessions.ids() if name is None else [sessions.resolve(name)]:
         try:
             with sessions.read(session) as store:
                 report = verification.verify(store)
+                found = asyncio.run(recoverability.check(store)) if recoverable else None
         except PrimeError as error:
             well = False
             print(f"error: {session}: {error}", file=sys.stderr)
-        else:
-            print(f"{session}: {report.entries:,} entries and {report.requests:,} requests checked, all as written")
+            continue
+        print(f"{session}: {report.entries:,} entries and {report.requests:,} requests checked, all as written")
+        if found is not None:
+            well &= _recovered(session, found)
     return well
+
+
+def _recovered(session: str, found: recoverability.Report) -> bool:
+    print(
+        f"{session}: {found.originals:,} texts: {found.whole:,} in the next request, {found.one:,} one call away, "
+        f"{found.two:,} two calls away, {found.listed:,} by listing the log; {found.calls:,} calls made"
+    )
+    for failed in found.failed[:3]:
+        print(f"{session}: a call that the request names fails: {failed}", file=sys.stderr)
+    if not found.misses:
+        return True
+    first = found.misses[0]
+    print(
+        f"error: {session}: nothing leads to {len(found.misses):,} texts; the first is entry {first.seq}, "
+        f"{first.kind}, {first.size:,} characters",
+        file=sys.stderr,
+    )
+    return False
 
 
 def resolve(name: str) -> str:

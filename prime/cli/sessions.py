@@ -86,13 +86,16 @@ def fork(
 def verify(
     name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Check every session.")] = False,
+    recoverable: Annotated[
+        bool, typer.Option("--recoverable", help="Check that its next request leads to everything in it.")
+    ] = False,
 ) -> None:
     """Check a session and every request it sent. Exit code 1 when something is not as it was written."""
     from prime.cli import recorded
 
     if (name is None) == (not every):
         raise typer.BadParameter("give a session's ID or --all")
-    raise typer.Exit(0 if recorded.verify(name) else 1)
+    raise typer.Exit(0 if recorded.verify(name, recoverable=recoverable) else 1)
 
 
 @app.command()
