@@ -24,6 +24,8 @@ pytestmark = pytest.mark.anyio
 POLICIES = ("transcript", "fold", "slice", "window", "auto")
 WINDOW = 12_000
 TURNS = 6
+#: A cell that shows 11,000 characters of what is never folded.
+SHOW = "print('def f(x):\\n    return x + 1\\n' * 420)"
 #: A build's output with an id in its middle that is said nowhere else.
 FLOOD = """\
 lines = [f'step {{n}} of build {{{number}}} went well' for n in range(200)]
@@ -79,8 +81,8 @@ async def test_a_model_may_start_a_new_window_and_keeps_its_names(home: Path) ->
     def say(request: Request) -> dict[str, Any]:
         steps = len([each for each in provider.requests if each.messages])
         return [
-            {"code": "numbers = list(range(10))\nprint('noise ' * 1_900)"},
-            {"code": "await notes.write('sum the numbers', revision=0)\nprint('noise ' * 1_900)"},
+            {"code": f"numbers = list(range(10))\n{SHOW}"},
+            {"code": f"await notes.write('sum the numbers', revision=0)\n{SHOW}"},
             {"code": "print(await context.new())"},
             {"code": "sum(numbers)"},
             {"text": "45"},
@@ -134,7 +136,7 @@ async def test_a_server_that_refuses_the_size_gets_a_small_request(
 ) -> None:
     monkeypatch.setenv(ANTHROPIC_KEY, "k")
     refusal = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 8192 tokens"}}
-    noise = (("call_1", "repl", json.dumps({"code": "print('noise ' * 1_900)"})),)
+    noise = (("call_1", "repl", json.dumps({"code": SHOW})),)
     answers = [
         *(Answer(calls=noise) if n % 2 == 0 else Answer(text="ok") for n in range(6)),
         Answer(calls=noise),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from turns import Cell, Step, Turns, session
+from turns import Cell, Step, Turns, code, session
 
 from prime import events as ev
 from prime.messages import CallPart, Message, TextPart, text_of
@@ -153,7 +153,7 @@ def test_a_refused_request_becomes_small_under_every_policy(policy: Any) -> None
     with session(Options(policy=policy)) as turns:
         turns.turn("first", Step("", [LARGE]))
         turns.begin("second")
-        turns.step(Step("I look.", [Cell("x" * 9_000)]))
+        turns.step(Step("I look.", [Cell(code(9_000))]))
         request = turns.send()
         turns.log.append(ev.StepEnded(outcome="overflow"))
         assert turns.context.recover()
@@ -170,7 +170,7 @@ def test_a_refused_request_becomes_small_under_every_policy(policy: Any) -> None
 def test_one_result_larger_than_the_window_is_folded_by_force_under_pressure() -> None:
     with session(Options(policy="auto"), window=2_000) as turns:
         turns.begin("go")
-        turns.step(Step("", [Cell("word " * 2_300)]))
+        turns.step(Step("", [Cell(code(9_000))]))
         request = turns.send()
         assert "left the window to make room" in text_of(request.messages[-1].parts)
         assert turns.context.used() < 1_600

@@ -23,6 +23,11 @@ from prime.verify import Report, verify
 AFTER = "[context: 100 tokens]"
 
 
+def code(size: int) -> str:
+    """Return a text of ``size`` characters that is never folded."""
+    return ("def f(x):\n    return x + 1\n" * (size // 26 + 1))[:size]
+
+
 @dataclass(frozen=True)
 class Cell:
     """A cell: what it prints, and the files that it reads (path, text, further arguments)."""
@@ -49,7 +54,7 @@ class Step:
 @dataclass
 class Turns:
     """Writes turns. ``requests`` are those sent, ``starts`` the seqs of their steps, ``sizes`` their estimates,
-    ``surfaces`` the seqs of their messages."""
+    ``surfaces`` their nodes, each with whether it is a message."""
 
     log: Log
     context: Context
@@ -58,7 +63,7 @@ class Turns:
     requests: list[Request] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    surfaces: list[list[int]] = field(default_factory=list)
+    surfaces: list[list[tuple[int, bool]]] = field(default_factory=list)
     _count: int = 0
 
     def turn(self, words: str = "go", *steps: Step, images: int = 0) -> None:
@@ -92,7 +97,7 @@ class Turns:
         self.requests.append(request)
         self.sizes.append(self.context.used())
         said = self.log.pick(self.seqs)
-        self.surfaces.append([entry.seq for entry in said if message(entry.event) is not None])
+        self.surfaces.append([(entry.seq, message(entry.event) is not None) for entry in said])
         return request
 
     def step(self, step: Step) -> None:

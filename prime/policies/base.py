@@ -245,6 +245,7 @@ class Options:
         pressure_of: the same for single models, by full name.
         retain: tokens of the newest messages that stay when the window is switched; a quarter of a smaller window.
         lead: tokens before the threshold at which the model is reminded of its note; an eighth of a smaller window.
+        fold: from where results are condensed, and what stays of them.
         tape: how completed turns are sealed.
     """
 
@@ -253,6 +254,7 @@ class Options:
     pressure_of: Mapping[str, float] = field(default_factory=dict)
     retain: int = 16_000
     lead: int = 16_384
+    fold: FoldOptions = FoldOptions()
     tape: TapeOptions = TapeOptions()
 
     def threshold(self, view: View) -> int | None:

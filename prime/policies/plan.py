@@ -8,7 +8,7 @@ window. A request that the provider refused for its size is made small under eve
 
 from __future__ import annotations
 
-from prime.policies import tape, window
+from prime.policies import insertion, tape, window
 from prime.policies.base import Operation, Options, Originals, View
 from prime.policies.draft import Draft
 
@@ -16,6 +16,8 @@ from prime.policies.draft import Draft
 def plan(options: Options, view: View, originals: Originals) -> tuple[Operation, ...]:
     """Return what to append, in order and in one commit, before the request of ``view`` is built."""
     draft = Draft(view)
+    if options.policy != "transcript":
+        insertion.fold_new(draft, view, originals, options)
     if options.policy == "slice" and view.first_step:
         tape.seal(draft, view, originals, options.tape)
     if view.refused:

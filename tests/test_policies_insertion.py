@@ -1,0 +1,159 @@
+"""Which results are folded, when, and what stays of the words around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from logs import fresh_store
+from turns import AFTER, Cell, Step, Turns, begun, checked, session
+
+from prime import events as ev
+from prime.messages import text_of
+from prime.policies.base import Options
+
+FOLD = Options(policy="fold")
+#: A log of which most is dropped.
+LOG = "".join(f"2026-01-01 12:00:{n % 60:02} INFO step {n} went well\n" for n in range(150))
+DATA = "".join(f"a sentence that is number {n} of many and says little\n" for n in range(300))
+
+
+def folded(turns: Turns) -> list[ev.SurfaceReplaced]:
+    return [entry.event for entry in turns.replaced("fold")]
+
+
+def results(turns: Turns) -> list[ev.Entry]:
+    return list(turns.log.entries(types=("cell_ended",)))
+
+
+def test_a_long_result_is_folded_before_it_is_sent_and_keeps_the_words_around_it() -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG)]))
+        (made,) = folded(turns)
+        (result,) = results(turns)
+        text = text_of(made.message.parts)
+        assert made.sources == (result.seq,)
+        assert made.scope == "cell log"
+        assert f"`await history.expand(seq={result.seq}, format=1)`" in text.splitlines()[0]
+        assert text.endswith(f"\n{AFTER}")
+        assert len(text) < len(LOG) / 2
+        # the first request with a result has the view, and so have all later ones
+        assert [text in turns_text for turns_text in map(str_of, turns.requests)] == [False, True]
+
+
+def str_of(request: Any) -> str:
+    return "\n".join(text_of(message.parts) for message in request.messages)
+
+
+def test_a_view_is_made_of_the_whole_output_not_of_what_was_shown() -> None:
+    failure = "2026-01-01 12:00:00 ERROR the disk is full\n"
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG * 3 + failure + LOG * 3)]))
+        assert failure not in text_of(results(turns)[0].event.shown)
+        (made,) = folded(turns)
+        assert failure in text_of(made.message.parts)
+
+
+def test_each_of_several_results_names_its_own_call() -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG), Cell("short"), Cell(DATA)]))
+        first, _, third = results(turns)
+        assert [made.sources for made in folded(turns)] == [(first.seq,), (third.seq,)]
+        for made, result in zip(folded(turns), (first, third), strict=True):
+            assert f"seq={result.seq}," in text_of(made.message.parts)
+            assert made.message.call_id == result.event.call_id
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell(LOG, status="error"),
+        Cell(LOG, status="timeout"),
+        Cell(LOG, images=1),
+        Cell("short"),
+        Cell("import os\n\n\ndef f(x):\n    return x + 1\n" * 200),
+        Cell(LOG, target="history.expand", arguments={"seq": 3}),
+    ],
+    ids=["error", "timeout", "picture", "short", "code", "recall"],
+)
+def test_some_results_are_never_folded(cell: Cell) -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [cell]))
+        assert folded(turns) == []
+
+
+RECALL = ("history.expand", {"seq": 3, "format": 1})
+
+
+@pytest.mark.parametrize("form", [str, repr, json.dumps, lambda text: f"found:\n{text}"])
+def test_what_history_gave_is_not_folded_again_when_a_program_passes_it_on(form: Any) -> None:
+    value = {"seq": 3, "text": LOG}
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(form(LOG), calls=[(*RECALL, value)])]))
+        assert folded(turns) == []
+
+
+@pytest.mark.parametrize("value", [None, {"text": DATA}], ids=["failed", "discarded"])
+def test_a_recall_exempts_nothing_but_what_it_gave(value: Any) -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG, calls=[(*RECALL, value)])]))
+        assert len(folded(turns)) == 1
+
+
+def test_what_was_sent_is_not_folded_later_also_not_by_a_failed_attempt() -> None:
+    """A session under ``transcript`` sends a result in vain; another process goes on under a stricter policy."""
+    with fresh_store() as store:
+        turns = begun(store, Options(policy="transcript"))
+        turns.begin("go")
+        turns.step(Step("", [Cell(LOG)]))
+        turns.step(Step(outcome="failed"))
+        turns.end()
+        again = begun(store, Options(policy="auto"))
+        again.turn("go on", Step("", [Cell(LOG)]))
+        _, second = results(again)
+        assert [made.sources for made in folded(again)] == [(second.seq,)]
+        checked(store)
+
+
+def test_a_result_that_no_request_has_held_is_folded_in_the_next_turn() -> None:
+    with session(FOLD) as turns:
+        turns.begin("go")
+        turns.step(Step("", [Cell(LOG)]))
+        turns.end()  # cancelled before the next request
+        assert folded(turns) == []
+        turns.begin("again")
+        turns.send()
+        assert len(folded(turns)) == 1
+
+
+def test_a_scope_that_is_mostly_asked_back_is_left_alone_and_others_are_not() -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG), Cell(LOG)]))
+        seqs = [result.seq for result in results(turns)]
+        calls = [("history.expand", {"seq": seq, "format": 1}, {"text": "x"}) for seq in seqs]
+        turns.turn("back", Step("", [replace(Cell("ok"), calls=calls)]))
+        turns.turn("more", Step("", [Cell(LOG), Cell(DATA)]))
+        assert [made.scope for made in folded(turns)] == ["cell log", "cell log", "cell data"]
+
+
+def test_a_view_longer_than_what_is_shown_is_not_taken() -> None:
+    """The share of the original that a view may have is larger than what is shown of a very long one."""
+    errors = "".join(f"ERROR {'abcdefghij'[n % 10] * (n % 90 + 10)} failed {n}\n" * 2 for n in range(4_000))
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(errors)]))
+        for made in folded(turns):
+            assert len(text_of(made.message.parts)) < len(text_of(results(turns)[0].event.shown))
+
+
+def test_a_folded_result_is_sealed_under_its_original() -> None:
+    with session(Options(policy="slice")) as turns:
+        turns.turn("go", Step("", [Cell(LOG)]))
+        turns.begin("next")
+        turns.send()
+        (entry,) = turns.replaced("tape")
+        (result,) = results(turns)
+        text = text_of(entry.event.message.parts)
+        assert f"seq {result.seq} · repl · {len(LOG)} chars · history.expand(seq={result.seq}, format=1)" in text
+        assert set(entry.event.sources) >= {result.seq, turns.replaced("fold")[0].seq}
