@@ -29,6 +29,9 @@ CELL_FILE = "<cell "
 #: Names of the two policies, as reported in ``Ready.interrupts``.
 FRAME, WAKE = "frame", "wake"
 
+#: Name of the threads that end what takes too long.
+LIMIT_THREAD = "prime-limit"
+
 
 class CellInterrupt(BaseException):
     """Raised inside a cell that the host interrupts. Not an ``Exception``: ``except Exception`` lets it pass."""
@@ -96,6 +99,7 @@ class Policy:
             return
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
+        timer.name = LIMIT_THREAD
         timer.start()
         self._limits += 1
         try:

@@ -111,44 +111,63 @@ class Pickler(pickle.Pickler):
         buffers: for each numpy array that owns memory, the arrays that were met in it, by id; see ``shared``.
     """
 
-    def __init__(self, sink: Sink, library: Any, marks: Mapping[str, Any], shared: Iterable[int] = ()) -> None:
-        """``shared``: ids of the arrays in whose memory several arrays lie; these become views again."""
+    def __init__(self, sink: Sink, library: Any, marks: Mapping[int, str], shared: Iterable[int] = ()) -> None:
+        """``marks``: names of the landmarks by their ids. ``shared``: ids of the arrays in whose memory several arrays
+        lie; these become views again."""
         super().__init__(sink, protocol=5)
         self.dispatch_table = library.Pickler.dispatch_table
         self.files: set[str] = set()
         self.buffers: dict[int, set[int]] = {}
         self._library = library
         self._limit = sink.limit
-        self._marks = {id(value): name for name, value in marks.items()}
+        self._marks = marks
         self._shared = frozenset(shared)
         self._cells: set[int] = set()
+        self._inert = set(_IMMUTABLE)
+        self._met: set[int] = set()
+        self._imported: set[int] = set()
         self._reducers: dict[type, Callable[[Pickler, Any], Any] | None] = {}
         self._array = getattr(sys.modules.get("numpy"), "ndarray", None)
 
     def persistent_id(self, obj: Any) -> str | None:
-        """Return the name of a landmark."""
-        return self._marks.get(id(obj))
+        """Return the name of a landmark. Asked for every object, so that this also sees what there is to share, and
+        stops at a large text before that is copied."""
+        kind = type(obj)
+        if kind in _TEXTS and len(obj) > self._limit:
+            raise TooLarge(f"it needs more than {self._limit:,} bytes")
+        if kind in self._inert:
+            return None
+        number = id(obj)
+        name = self._marks.get(number)
+        if name is None:
+            self._met.add(number)
+        return name
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to make ``obj`` again. Not asked for the simple built-in types."""
         kind = type(obj)
         if kind not in self._reducers:
             self._reducers[kind] = self._reducer(kind)
+            if kind.__module__ in _IMMUTABLE_MODULES:
+                self._inert.add(kind)
+                self._imported.add(id(obj))
         reducer = self._reducers[kind]
-        return NotImplemented if reducer is None else reducer(self, obj)
+        made = NotImplemented if reducer is None else reducer(self, obj)
+        by_name = made is NotImplemented and issubclass(kind, (type, types.FunctionType))
+        if by_name or issubclass(kind, types.ModuleType):
+            self._imported.add(id(obj))
+        return made
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing was met but built-in values, which are pickled without any code of the user's."""
+        return not self._reducers
+
+    @property
     def links(self) -> set[int]:
-        """Return the ids of the objects met whose identity matters. Keep the memo for as long as these are used: some
-        objects live only there."""
-        found = set(self.buffers)
-        for number, (_, obj) in self.memo.copy().items():
-            kind = type(obj)
-            if kind in _IMMUTABLE or kind.__module__ in _IMMUTABLE_MODULES:
-                continue
-            if issubclass(kind, (type, types.FunctionType)) and self._library._should_pickle_by_reference(obj):
-                continue
-            found.add(number)
-        return found
+        """The ids of the objects met whose identity matters. Valid while this pickler is alive: some objects live only
+        in its memo."""
+        return (self._met - self._imported) | self.buffers.keys()
 
     def _reducer(self, kind: type) -> Callable[[Pickler, Any], Any] | None:
         for refused, why in _REFUSED:
@@ -291,6 +310,8 @@ _FUNCTION_STATE = (
     "__annotations__",
 )
 
+_TEXTS = frozenset({str, bytes, bytearray})
+
 #: Memory that an array may lie in and that others may write to.
 _FOREIGN_MEMORY = (bytearray, memoryview, mmap.mmap, array.array)
 
@@ -298,7 +319,7 @@ _FOREIGN_MEMORY = (bytearray, memoryview, mmap.mmap, array.array)
 _IMMUTABLE = frozenset(
     {
         *(str, bytes, int, float, complex, bool, tuple, frozenset, range, slice, type(None), type(...)),
-        *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),
+        *(types.BuiltinFunctionType, types.CodeType),
     }
 )
 _IMMUTABLE_MODULES = frozenset(

@@ -23,20 +23,21 @@ from asyncio import AbstractEventLoop, all_tasks
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import MAGIC_NUMBER
 from typing import Any, BinaryIO
 
 from . import failure
 from .bridge import Bridge
 from .cell import Cells
-from .interrupt import CellInterrupt, RenderTimeout, policy, suspended_in_user_code
+from .interrupt import LIMIT_THREAD, CellInterrupt, RenderTimeout, policy, suspended_in_user_code
 from .names import type_name
 from .pickling import Pickler, Sink, landmarks, library
 from .rebuild import Unpickler
 from .wire import Name, Restore, Restored, Save, Saved, Without
 
 #: Seconds: for looking at all variables, for one of them, for writing them, and for loading one.
-_LOOK_S, _ONE_S, _WRITE_S, _LOAD_S = 2.0, 1.0, 2.0, 10.0
+_LOOK_S, _ONE_S, _WRITE_S, _LOAD_S = 2.2, 1.5, 2.2, 5.0
 
 _LENGTH = struct.Struct(">Q")
 _REASON = 300
@@ -49,8 +50,6 @@ _SIMPLE = frozenset({int, float, bool, str, bytes, type(None)})
 class _Variable:
     name: str
     value: Any
-    #: Ids of what may be shared with other variables, some of it alive only in the pickler's memo.
-    links: set[int]
     pickler: Pickler
 
 
@@ -62,7 +61,8 @@ class Snapshots:
         self._bridge = bridge
         self._cells = cells
         self._loop = loop
-        self._threads = set(threading.enumerate())
+        self._threads: set[threading.Thread] = set()
+        loop.call_soon(lambda: self._threads.update(threading.enumerate()))  # when ipykernel has started its own
 
     def request(self, asked: Save | Restore) -> None:
         """Have the main thread answer. Called in the reader thread."""
@@ -84,7 +84,8 @@ class Snapshots:
             except BaseException as failed:  # the disk is full, or the host has interrupted: then there is no snapshot
                 error = _reason(failed)
         without = tuple(Without(name, reason) for name, reason in left_out.items())
-        threads = sum(each not in self._threads and each.is_alive() for each in threading.enumerate())
+        others = [each for each in threading.enumerate() if each not in self._threads]
+        threads = sum(each.name != LIMIT_THREAD for each in others)
         tasks = sum(map(suspended_in_user_code, all_tasks(self._loop)))
         self._bridge.send(Saved(asked.request, error, names, without, threads, tasks))
 
@@ -109,7 +110,7 @@ class _Saving:
         self.left_out: dict[str, str] = {}
         self._asked = asked
         self._library = library(asked.library)
-        self._marks = marks
+        self._marks = {id(value): name for name, value in marks.items()}
         self._buffers: dict[int, set[int]] = {}
         self._variables = self._looked_at({name: namespace[name] for name in names})
 
@@ -148,7 +149,8 @@ class _Saving:
         for name, value in values.items():
             sink = Sink(self._asked.variable_limit)
             pickler = Pickler(sink, self._library, self._marks)
-            if not self._guarded(name, value, deadline, lambda p=pickler, v=value: p.dump(v)):  # type: ignore[misc]
+            plain = type(value) in _SIMPLE
+            if not self._guarded(name, plain, deadline, partial(pickler.dump, value)):
                 continue
             if sink.size > room:
                 self.left_out[name] = f"all variables together need more than {self._asked.total_limit:,} bytes"
@@ -156,24 +158,23 @@ class _Saving:
             room -= sink.size
             for owner, arrays in pickler.buffers.items():
                 self._buffers.setdefault(owner, set()).update(arrays)
-            simple = type(value) in _SIMPLE
-            found.append(_Variable(name, value, set() if simple else pickler.links(), pickler))
+            found.append(_Variable(name, value, pickler))
         return found
 
     def _dump(self, pickler: Pickler, group: list[_Variable], deadline: float) -> _Variable | None:
         """Pickle a group; return the variable at which that failed, which is then left out."""
         for each in group:
-            if not self._guarded(each.name, each.value, deadline, lambda each=each: pickler.dump(each.value)):  # type: ignore[misc]
+            if not self._guarded(each.name, each.pickler.plain, deadline, partial(pickler.dump, each.value)):
                 return each
         return None
 
-    def _guarded(self, name: str, value: Any, deadline: float, dump: Callable[[], None]) -> bool:
+    def _guarded(self, name: str, plain: bool, deadline: float, dump: Callable[[], None]) -> bool:
         left = min(_ONE_S, deadline - time.monotonic())
         if left <= 0:
             self.left_out[name] = "there was no time left to save it"
             return False
         try:
-            if type(value) in _SIMPLE:
+            if plain:
                 dump()
             else:
                 with _guard(left):
@@ -252,7 +253,7 @@ def _groups(variables: list[_Variable]) -> list[list[_Variable]]:
 
     seen: dict[int, int] = {}
     for number, variable in enumerate(variables):
-        for link in variable.links:
+        for link in variable.pickler.links:
             first = seen.setdefault(link, number)
             leaders[leader(number)] = leader(first)
     groups: dict[int, list[_Variable]] = {}

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kernels import Kernel, kernel
+from prime_kernel.snapshot import _Loading, _Saving
+from prime_kernel.wire import Restore, Save
 
 from prime.repl.signals import Restored, Saved, Snapshot
 
@@ -690,3 +698,121 @@ async def test_what_would_come_back_as_something_else_is_left_out(
         assert word in reasons.get("x", "nothing"), (case, reasons)
         assert "good" in [each.name for each in found.names], case
         assert await k.value("str(type(x))") == before, case
+
+
+async def test_what_no_snapshot_holds_is_counted(kernels: Callable[[], Kernel], tmp_path: Path) -> None:
+    k = kernels()
+    await k.cell("a = 1")
+    found, _ = await saved(k, tmp_path / "s")
+    assert (found.threads, found.tasks, found.processes) == (0, 0, 0)
+    await k.cell("""
+import asyncio, subprocess, threading
+event = threading.Event()
+threading.Thread(target=event.wait, daemon=True).start()
+async def forever(): await asyncio.sleep(1000)
+task = asyncio.create_task(forever())
+await asyncio.sleep(0)
+child = subprocess.Popen(["sleep", "1000"])
+""")
+    found, _ = await saved(k, tmp_path / "s")
+    assert (found.threads, found.tasks, found.processes) == (1, 1, 1)
+
+
+async def test_a_restored_function_is_interrupted_and_traced_like_any_other(
+    kernels: Callable[[], Kernel], tmp_path: Path
+) -> None:
+    k = kernels()
+    await k.cell("def fail():\n    return 1 / 0\ndef spin():\n    print('ready', flush=True)\n    while True: pass")
+    _, snapshot = await saved(k, tmp_path / "s")
+    again = kernels()
+    await restored(again, snapshot)
+    assert (await again.interrupted("spin()")).status == "interrupted"
+    failed = (await again.cell("fail()")).ended.error
+    assert failed is not None
+    assert "earlier cell" in failed.traceback
+    assert "return 1 / 0" in failed.traceback
+
+
+async def test_a_value_that_cannot_be_loaded_takes_only_its_kin_along(
+    kernels: Callable[[], Kernel], tmp_path: Path
+) -> None:
+    k = kernels()
+    await k.cell("""
+class C:
+    def __setstate__(self, state): raise OSError("no")
+shared = []
+before = [shared]
+bad = C()
+bad.part = shared
+kin = {"part": shared}
+other = [1]
+""")
+    _, snapshot = await saved(k, tmp_path / "s")
+    again = kernels()
+    found = await restored(again, snapshot)
+    reasons = {each.name: each.reason for each in found.missing}
+    assert reasons == {"bad": "OSError: no", "kin": "it belongs together with bad, which could not be restored"}
+    assert await again.value("before[0] is shared and other") == "[1]"
+
+
+async def test_another_version_of_python_refuses_it_whole(kernels: Callable[[], Kernel], tmp_path: Path) -> None:
+    k = kernels()
+    await k.cell("a = 1")
+    _, snapshot = await saved(k, tmp_path / "s")
+    data = (tmp_path / "s").read_bytes()
+    (tmp_path / "s").write_bytes(data.replace(MAGIC_NUMBER.hex().encode(), b"00000000"))
+    found = await restored(kernels(), snapshot)
+    assert [(each.name, "another version of Python" in each.reason) for each in found.missing] == [("a", True)]
+
+
+async def test_what_is_no_snapshot_leaves_an_empty_kernel(kernels: Callable[[], Kernel], tmp_path: Path) -> None:
+    for number, data in enumerate([b"", b"\x00" * 8, b"\xff" * 100, b"[]" + b"\x00" * 7 + b"\x02"]):
+        path = tmp_path / str(number)
+        path.write_bytes(data)
+        k = kernels()
+        found = await restored(k, Snapshot(path, len(data), ("a",)))
+        assert [each.name for each in found.missing] == ["a"]
+        assert await k.value("1") == "1"
+
+
+class _Shell:
+    """What saving and loading need of a shell."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.user_ns = names
+        self.execution_count = 1
+        self.namespaces: dict[str, Any] = {}
+
+
+def shape(value: Any, seen: dict[int, int]) -> Any:
+    """Return a value with each list and dict by the number of its first occurrence: what is the same stays the same."""
+    if not isinstance(value, (list, dict)):
+        return value
+    if id(value) in seen:
+        return seen[id(value)]
+    seen[id(value)] = len(seen)
+    if isinstance(value, list):
+        return [len(seen), *(shape(each, seen) for each in value)]
+    return {len(seen): {key: shape(each, seen) for key, each in value.items()}}
+
+
+@given(st.data())
+def test_what_variables_share_they_share_again(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 8))
+    pool: list[Any] = [data.draw(st.sampled_from([list, dict]))() for _ in range(count)]
+    for _ in range(data.draw(st.integers(0, 20))):  # in any order: with circles
+        holder = data.draw(st.sampled_from(pool))
+        part = data.draw(st.sampled_from([*pool, 1, "text", (1, 2)]))
+        holder.append(part) if isinstance(holder, list) else holder.update({len(holder): part})
+    names = {f"v{number}": data.draw(st.sampled_from(pool)) for number in range(data.draw(st.integers(1, 6)))}
+    assert cloudpickle.__file__ is not None
+    folder = str(Path(cloudpickle.__file__).parent)
+    with tempfile.NamedTemporaryFile() as file:
+        saving = _Saving(Save(1, file.name, folder, 10**6, 10**7), names, list(names), {})
+        saving.write(1)
+        assert saving.left_out == {}
+        shell = _Shell({})
+        _Loading(Restore(1, file.name, Path(file.name).stat().st_size, folder), shell, shell, {}).load()
+    before: dict[int, int] = {}
+    after: dict[int, int] = {}
+    assert [shape(names[name], before) for name in names] == [shape(shell.user_ns[name], after) for name in names]

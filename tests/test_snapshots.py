@@ -114,6 +114,18 @@ async def test_a_cell_that_dies_takes_along_what_was_bound_since_the_snapshot(ho
     assert shown.endswith("(1, 2, 3)")
 
 
+async def test_a_turn_is_saved_at_its_end_and_a_fork_there_has_it(home: Path) -> None:
+    provider = ScriptedProvider([{"code": "a = [1]"}, {"text": "one"}, {"code": "a.append(2)"}, {"text": "two"}])
+    async with prime.Agent(provider, home=home, cwd=home.parent, snapshot="turn") as opened:
+        await opened.ask("first")
+        await opened.ask("second")
+    ends = _entries(home, opened.session, "turn_ended", "snapshot_saved")
+    assert [entry.event.type for entry in ends] == ["turn_ended", "snapshot_saved"] * 2
+    fork = Sessions(home).fork(opened.session)
+    async with agent(home, fork) as opened:
+        assert (await run(opened, "a")).endswith("[1, 2]")
+
+
 async def test_without_a_snapshot_the_loss_is_told_as_ever(home: Path) -> None:
     id = await session(home, "a = 1", snapshot="off")
     assert files(home, id) == []
