@@ -51,11 +51,11 @@ def pools(scope: Scope, kinds: Sequence[Kind] | None, limit: int) -> list[Pool]:
     return [dialogue] if scope == "dialogue" else [dialogue, Pool(OUTPUTS, min(OUTPUT_HITS, limit))]
 
 
-async def search(originals: Texts, terms: Sequence[str], among: Sequence[Pool]) -> list[Found]:
+async def search(texts: Texts, terms: Sequence[str], among: Sequence[Pool]) -> list[Found]:
     """Return what a session has, one more of each pool than there are places."""
-    for _ in index(originals):
+    for _ in index(texts):
         await asyncio.sleep(0)  # the first search of a long session indexes for seconds
-    return [found for pool in among for found in find(originals, terms, pool.kinds, pool.places + 1)]
+    return [found for pool in among for found in find(texts, terms, pool.kinds, pool.places + 1)]
 
 
 async def search_others(

@@ -22,7 +22,7 @@ RULES = 1
 #: Documents that go into the index at a time; the event loop runs between two lots.
 LOT = 500
 #: Entries that are read and weighed in one search; of more with the same words, these are the newest.
-WEIGHED = 60
+WEIGHED = 40
 #: Places of one term that are looked at for the snippet.
 _PLACES = 50
 #: Shortest line of recalled text that marks a printed line as recalled, and most lines that are compared.
@@ -45,27 +45,28 @@ class Found(NamedTuple):
     session: str
 
 
-def index(originals: Texts) -> Iterator[None]:
+def index(texts: Texts) -> Iterator[None]:
     """Index what is over and not yet indexed, one lot at each step, so that the caller can do other things between."""
-    start, end = originals.store.indexed(RULES), originals.quiet_until()
+    start, end = texts.store.indexed(RULES), texts.quiet_until()
     if start < end:
-        for lot, until in _lots(originals, start, end):
-            originals.store.index(lot, until, RULES)
+        for lot, until in _lots(texts, start, end):
+            texts.store.index(lot, until, RULES)
             yield
 
 
-def find(originals: Texts, terms: Sequence[str], kinds: Sequence[Kind], limit: int) -> list[Found]:
+def find(texts: Texts, terms: Sequence[str], kinds: Sequence[Kind], limit: int) -> list[Found]:
     """Return the best ``limit`` indexed originals of these kinds, best first: coverage of the terms, then how often and
     how densely they stand there, then the newer one."""
     numbers = [KINDS.index(kind) for kind in kinds]
-    matches = originals.store.find(terms, numbers, max(WEIGHED, limit), RULES)
-    found: list[tuple[float, Original]] = []
-    for entry in pick(originals.store, originals.session, [match.seq for match in matches]):
-        original = originals.of(entry)
+    matches = texts.store.find(terms, numbers, max(WEIGHED, limit), RULES)
+    found: list[tuple[float, ev.Entry]] = []
+    for entry in pick(texts.store, texts.session, [match.seq for match in matches]):
+        original = texts.of(entry, named=False)
         if original is not None and (score := _score(original, terms)):
-            found.append((score, original))
+            found.append((score, entry))
     found.sort(key=lambda each: (-each[0], -each[1].seq))
-    return [Found(score, original, _shown(original, terms), originals.session) for score, original in found[:limit]]
+    best = ((score, texts.of(entry)) for score, entry in found[:limit])
+    return [Found(score, original, _shown(original, terms), texts.session) for score, original in best if original]
 
 
 def searchable(original: Original) -> str:
@@ -118,12 +119,12 @@ def _places(low: str, term: str) -> Iterator[int]:
         place = low.find(term, place + len(term))
 
 
-def _lots(originals: Texts, start: int, end: int) -> Iterator[tuple[list[Document], int]]:
+def _lots(texts: Texts, start: int, end: int) -> Iterator[tuple[list[Document], int]]:
     """Yield documents with the seq before which everything is among them or earlier ones. A lot ends between cells, so
     that the next one needs nothing of it."""
     lot: list[Document] = []
     cell = _Cell()
-    for entry in read(originals.store, start, end, types=ORIGINAL):
+    for entry in read(texts.store, start, end, types=ORIGINAL):
         if isinstance(entry.event, ev.CellStarted):
             cell = _Cell()
             if len(lot) >= LOT:

@@ -44,9 +44,9 @@ class Texts:
         (found,) = pick(self.store, self.session, [seq])
         return found
 
-    def of(self, entry: ev.Entry, *, raw: bool = False) -> Original | None:
+    def of(self, entry: ev.Entry, *, raw: bool = False, named: bool = True) -> Original | None:
         """Return the original of an entry, None when it has no words. ``raw`` gives a cell's output as it was written,
-        not as a terminal shows it."""
+        not as a terminal shows it; without ``named`` nobody looks up what an ended call had called."""
         event = entry.event
         if isinstance(event, ev.CellEnded):
             kind: Kind = "output" if event.error is None else "error"
@@ -54,7 +54,7 @@ class Texts:
         if isinstance(event, ev.CellOutput):
             text = event.text if raw else collapsed(event.text)
             return Original(entry.seq, entry.turn, entry.step, "output", "", text) if event.late else None
-        name = self._target(entry) if isinstance(event, ev.DispatchEnded) else ""
+        name = self._target(entry) if named and isinstance(event, ev.DispatchEnded) else ""
         return plain_original(entry, name)
 
     def between(self, start: int, end: int | None) -> Iterator[Original]:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from logs import fresh_store
 from strategies import walks
 
+import prime
 from prime import events as ev
 from prime import hits, search
 from prime.errors import ToolFailed
 from prime.history import History
 from prime.log import Log
+from prime.messages import text_of
+from prime.providers.scripted import ScriptedProvider
 from prime.recalled import Hits
 from prime.sessions import Sessions
 from prime.store.words import folded, terms
@@ -140,7 +143,16 @@ async def test_other_sessions_are_searched_when_they_may_be(home: Path) -> None:
         (damaged / "log.sqlite3").unlink()
 
 
-async def test_an_index_that_lies_behind_or_is_damaged_costs_no_hit(home: Path) -> None:
+async def test_the_setting_opens_the_other_sessions(home: Path) -> None:
+    code = "[hit.snippet for hit in (await history.search('needle', scope='all')).hits]"
+    async with scripted([{"text": "the needle"}], home=home) as other:
+        await other.agent.ask("go")
+    async with prime.Agent(ScriptedProvider([]), home=home, cwd=home, recall_scope="all") as agent:
+        ended = await agent.cell(code)
+    assert text_of(ended.shown) == "['the needle']"
+
+
+async def test_an_index_that_lies_behind_costs_no_hit(home: Path) -> None:
     async with scripted([{"text": "the needle"}, {"text": "the pin"}], home=home) as stage:
         for query in ("needle", "pin"):
             await stage.agent.ask("go")

@@ -20,12 +20,13 @@ from prime.store.words import cut, unspaced
 #: Kinds that a document's number has room for.
 KINDS = 16
 #: Newest entries with a term that are counted when not every term is found together.
-_COUNTED = 4_096
+_COUNTED = 2_048
 #: Words of the index that a part of a word may stand for.
 _PARTS = 64
 
 _SCHEMAS = ("main", "temp")
-_WORDS = "entry_words"
+#: Name of the index, with which the names of all its tables begin.
+WORDS = "entry_words"
 _TABLES = (
     "CREATE VIRTUAL TABLE {schema}.entry_words USING fts5(text, content='', tokenize='unicode61 remove_diacritics 0')",
     "CREATE TABLE {schema}.entry_words_until (version INTEGER NOT NULL, until INTEGER NOT NULL)",
@@ -55,7 +56,7 @@ class FullText:
             if self._state(self._schema) is None:
                 self._create(version)
             rows = ((document.seq * KINDS + document.kind, cut(document.text)) for document in documents)
-            self._db.executemany(f"INSERT INTO {self._schema}.{_WORDS} (rowid, text) VALUES (?, ?)", rows)
+            self._db.executemany(f"INSERT INTO {self._schema}.{WORDS} (rowid, text) VALUES (?, ?)", rows)
             self._db.execute(f"UPDATE {self._schema}.entry_words_until SET until = ?", (until,))
             self._db.execute("COMMIT")
         except BaseException:
@@ -82,7 +83,7 @@ class FullText:
     def drop(self) -> None:
         """Drop the index that this connection writes to; the next search makes it anew."""
         self._db.execute(f"DROP TABLE IF EXISTS temp.entry_words_of_{self._schema}")
-        self._db.execute(f"DROP TABLE IF EXISTS {self._schema}.{_WORDS}")
+        self._db.execute(f"DROP TABLE IF EXISTS {self._schema}.{WORDS}")
         self._db.execute(f"DROP TABLE IF EXISTS {self._schema}.entry_words_until")
 
     def _found(
@@ -96,8 +97,8 @@ class FullText:
             if not ways:
                 continue
             one = (
-                f"SELECT rowid FROM (SELECT rowid FROM {schema}.{_WORDS} "
-                f"WHERE {_WORDS} MATCH ? AND {chosen} ORDER BY rowid DESC LIMIT {{}})"
+                f"SELECT rowid FROM (SELECT rowid FROM {schema}.{WORDS} "
+                f"WHERE {WORDS} MATCH ? AND {chosen} ORDER BY rowid DESC LIMIT {{}})"
             )
             together = self._db.execute(one.format(limit), (" AND ".join(ways),))
             whole = dict.fromkeys((number for (number,) in together), len(ways))
@@ -117,12 +118,12 @@ class FullText:
         word = f'"{term}"'
         if not parts:
             ways = [f"{word} *"] if unspaced(term) and len(term) == 1 else [word, f"{word} *"]
-            exists = f"SELECT 1 FROM {schema}.{_WORDS} WHERE {_WORDS} MATCH ? LIMIT 1"
+            exists = f"SELECT 1 FROM {schema}.{WORDS} WHERE {WORDS} MATCH ? LIMIT 1"
             return next((way for way in ways if self._db.execute(exists, (way,)).fetchone()), None)
         if unspaced(term):  # a pair is no part of anything
             return None
         self._db.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.entry_words_of_{schema} USING fts5vocab({schema}, {_WORDS}, row)"
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.entry_words_of_{schema} USING fts5vocab({schema}, {WORDS}, row)"
         )
         inside = f"SELECT term FROM temp.entry_words_of_{schema} WHERE instr(term, ?) LIMIT {_PARTS}"
         words = [f'"{found}"' for (found,) in self._db.execute(inside, (term,))]
