@@ -90,14 +90,13 @@ class Snapshots:
         self._bridge.send(Saved(asked.request, error, names, without, threads, tasks))
 
     def _restore(self, asked: Restore) -> None:
+        loading = _Loading(asked, self._shell, self._cells, self._marks())
         try:
-            loading = _Loading(asked, self._shell, self._cells, self._marks())
-            names, missing = loading.load(), loading.missing
+            loading.load()
         except BaseException as failed:  # not our file after all: the host knows which names are missing
-            names, missing = (), {"": _reason(failed)}
-        self._bridge.send(
-            Restored(asked.request, names, tuple(Without(name, reason) for name, reason in missing.items()))
-        )
+            loading.missing[""] = _reason(failed)
+        missing = tuple(Without(name, reason) for name, reason in loading.missing.items())
+        self._bridge.send(Restored(asked.request, tuple(loading.bound), missing))
 
     def _marks(self) -> dict[str, Any]:
         return landmarks(self._shell.user_ns, self._cells.namespaces, self._shell)
@@ -125,7 +124,7 @@ class _Saving:
             for group in _groups(self._variables):
                 while group:
                     start = file.tell()
-                    pickler = Pickler(Sink(self._asked.total_limit, file), self._library, self._marks, shared)
+                    pickler = Pickler(Sink(self._asked.total_limit - start, file), self._library, self._marks, shared)
                     failed = self._dump(pickler, group, deadline)
                     if failed is None:
                         named = [[each.name, type_name(each.value)] for each in group]
@@ -191,16 +190,16 @@ class _Loading:
     """One restore."""
 
     def __init__(self, asked: Restore, shell: Any, cells: Cells, marks: dict[str, Any]) -> None:
+        self.bound: list[Name] = []
         self.missing: dict[str, str] = {}
         self._asked = asked
         self._shell = shell
         self._cells = cells
         self._marks = marks
 
-    def load(self) -> tuple[Name, ...]:
-        """Bind what can be, and return it."""
+    def load(self) -> None:
+        """Bind what can be."""
         library(self._asked.library)
-        bound: dict[str, Name] = {}
         with open(self._asked.path, "rb") as file:
             file.seek(self._asked.size - _LENGTH.size)
             (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
@@ -214,10 +213,9 @@ class _Loading:
                 linecache.cache[name] = len(source), None, source.splitlines(True), name
             for record in index["records"]:
                 file.seek(record["start"])
-                bound.update(self._record(file, record))
-        return tuple(bound.values())
+                self._record(file, record)
 
-    def _record(self, file: BinaryIO, record: dict[str, Any]) -> Iterator[tuple[str, Name]]:
+    def _record(self, file: BinaryIO, record: dict[str, Any]) -> None:
         data = io.BytesIO(file.read(record["end"] - record["start"]))
         unpickler = Unpickler(data, self._marks)
         broken = None
@@ -238,7 +236,7 @@ class _Loading:
                 continue
             # at once: what comes later may need it
             self._shell.user_ns[name] = value
-            yield name, Name(name, kind)
+            self.bound.append(Name(name, kind))
 
 
 def _groups(variables: list[_Variable]) -> list[list[_Variable]]:

@@ -279,7 +279,8 @@ class Restore:
 
 @dataclass(frozen=True)
 class Restored:
-    """Kernel -> host: the answer to ``Restore``: the names that are bound now, and those that could not be."""
+    """Kernel -> host: the answer to ``Restore``: the names that are bound now, and those that could not be. The empty
+    name has the reason for all that are in neither."""
 
     request: int
     names: tuple[Name, ...]

@@ -44,9 +44,13 @@ async def session(home: Path, *cells: str, **options: Any) -> str:
         return opened.session
 
 
-def events(home: Path, session: str, *kinds: str) -> list[Any]:
+def entries(home: Path, session: str, *kinds: str) -> list[ev.Entry]:
     with Sessions(home).read(session) as store:
-        return [entry.event for entry in read(store, types=kinds or None)]
+        return list(read(store, types=kinds))
+
+
+def events(home: Path, session: str, *kinds: str) -> list[Any]:
+    return [entry.event for entry in entries(home, session, *kinds)]
 
 
 def files(home: Path, session: str) -> list[Path]:
@@ -119,7 +123,7 @@ async def test_a_turn_is_saved_at_its_end_and_a_fork_there_has_it(home: Path) ->
     async with prime.Agent(provider, home=home, cwd=home.parent, snapshot="turn") as opened:
         await opened.ask("first")
         await opened.ask("second")
-    ends = _entries(home, opened.session, "turn_ended", "snapshot_saved")
+    ends = entries(home, opened.session, "turn_ended", "snapshot_saved")
     assert [entry.event.type for entry in ends] == ["turn_ended", "snapshot_saved"] * 2
     fork = Sessions(home).fork(opened.session)
     async with agent(home, fork) as opened:
@@ -152,7 +156,7 @@ async def test_a_fork_has_the_variables_of_its_parent_and_its_own_from_then_on(h
 
 async def test_a_fork_before_the_snapshot_has_none(home: Path) -> None:
     id = await session(home, "a = [1]")
-    (seq,) = [entry.seq for entry in _entries(home, id, "cell_ended")]
+    (seq,) = [entry.seq for entry in entries(home, id, "cell_ended")]
     fork = Sessions(home).fork(id, seq)
     assert files(home, fork) == []
     async with agent(home, fork) as opened:
@@ -161,18 +165,13 @@ async def test_a_fork_before_the_snapshot_has_none(home: Path) -> None:
 
 async def test_a_fork_whose_snapshot_is_gone_says_so(home: Path) -> None:
     id = await session(home, "a = [1]")
-    (seq,) = [entry.seq for entry in _entries(home, id, "snapshot_saved")]
+    (seq,) = [entry.seq for entry in entries(home, id, "snapshot_saved")]
     async with agent(home, id) as opened:
         await run(opened, "a = [2]")
     fork = Sessions(home).fork(id, seq)
     async with agent(home, fork) as opened:
         shown = await run(opened, "1")
     assert "could not be restored. Gone: a (its file cannot be read: No such file or directory)." in shown
-
-
-def _entries(home: Path, session: str, *kinds: str) -> list[ev.Entry]:
-    with Sessions(home).read(session) as store:
-        return list(read(store, types=kinds))
 
 
 async def test_only_the_newest_snapshot_is_kept(home: Path) -> None:
