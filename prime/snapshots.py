@@ -40,6 +40,7 @@ class Snapshots:
 
     async def offer(self) -> None:
         """Have the next kernel restore the newest snapshot, if there is one."""
+        await asyncio.to_thread(self._tidy)
         snapshot = self._log.state.kernel.snapshot
         if snapshot is None:
             return
@@ -84,6 +85,11 @@ class Snapshots:
         if older is not None and not older.failed and older.saved.file != file:
             (self._folder / Path(older.saved.file).name).unlink(missing_ok=True)
         return saved
+
+    def _tidy(self) -> None:
+        """Delete what processes have left that died while they saved."""
+        for draft in self._folder.glob(".*.snapshot"):
+            draft.unlink(missing_ok=True)
 
     def _seal(self, draft: Path) -> tuple[str, int]:
         """Sign a written file and give it its name; return that and the number of bytes before the signature."""

@@ -194,6 +194,14 @@ async def test_nothing_is_written_again_when_no_cell_has_run(home: Path) -> None
     assert len(events(home, id, "snapshot_saved")) == 1
 
 
+async def test_half_a_file_of_a_dead_process_is_deleted(home: Path) -> None:
+    id = await session(home, "a = 1")
+    (Sessions(home).folder(id) / ".0123.snapshot").touch()
+    before = files(home, id)
+    async with agent(home, id):
+        assert files(home, id) == before[1:]
+
+
 async def test_deleting_the_last_variable_is_remembered(home: Path) -> None:
     id = await session(home, "a = 1")
     async with agent(home, id) as opened:
