@@ -59,7 +59,8 @@ class Report:
 
 
 async def check(store: Store) -> Report:
-    """Return what can be recovered from the request that the session would send now.
+    """Return what can be recovered from the request that the session would send now. Of one whose model was never asked
+    nothing has left a request, and nothing is counted.
 
     Raises:
         CorruptLog, UnsupportedLog: as far as reading gets there.
@@ -67,6 +68,8 @@ async def check(store: Store) -> Report:
     texts, state = Texts(store), State()
     for entry in read(store):
         state.apply(entry.seq, entry.event)
+    if state.header is None:
+        return Report()
     shown = {
         entry.seq: found
         for entry in pick(store, texts.session, state.surface.seqs)
@@ -83,7 +86,7 @@ async def check(store: Store) -> Report:
     if missing:
         await run.make([call for text in first for call in locators.calls(text)])
         run.report.two = _strike(missing, run.returned(missing))
-    if missing and state.header is not None and _LISTING in state.header.system:
+    if missing and _LISTING in state.header.system:
         await run.page()
         run.report.listed = _strike(missing, run.returned(missing))
     run.report.misses = [Miss(seq, forms[0].kind, len(forms[0].text)) for seq, forms in missing.items()]

@@ -99,3 +99,10 @@ def test_what_any_log_holds_is_accounted_for(walk: tuple[Any, ...]) -> None:
         found = report.whole + report.one + report.two + report.listed
         assert report.originals == found + len(report.misses)
         assert report.listed == 0  # the system prompts of these logs name no listing
+
+
+def test_where_no_model_was_asked_nothing_has_left(home: Path) -> None:
+    assert prime(home, "cell", "-c", "print('by hand')").returncode == 0
+    checked = prime(home, "sessions", "verify", "last", "--recoverable")
+    assert checked.returncode == 0, checked.stderr
+    assert "0 texts" in checked.stdout
