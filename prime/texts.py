@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from prime import events as ev
 from prime.log import decode, owner, pick, read
-from prime.messages import TextPart, text_of
+from prime.messages import CallPart, text_of
 from prime.screen import Screen, collapsed, joined
 from prime.store.base import Store
 
@@ -45,8 +45,11 @@ class Texts:
         return found
 
     def of(self, entry: ev.Entry, *, raw: bool = False, named: bool = True) -> Original | None:
-        """Return the original of an entry, None when it has no words. ``raw`` gives a cell's output as it was written,
-        not as a terminal shows it; without ``named`` nobody looks up what an ended call had called."""
+        """Return the original of an entry, None when it has no words.
+
+        ``raw`` gives a cell's output as it was written, not as a terminal shows it, and a reply with the calls that it
+        asked for. Without ``named`` nobody looks up what an ended call had called.
+        """
         event = entry.event
         if isinstance(event, ev.CellEnded):
             kind: Kind = "output" if event.error is None else "error"
@@ -54,6 +57,8 @@ class Texts:
         if isinstance(event, ev.CellOutput):
             text = event.text if raw else collapsed(event.text)
             return Original(entry.seq, entry.turn, entry.step, "output", "", text) if event.late else None
+        if raw and isinstance(event, ev.ModelReplied):
+            return Original(entry.seq, entry.turn, entry.step, "reply", "", _with_calls(event))
         name = self._target(entry) if named and isinstance(event, ev.DispatchEnded) else ""
         return plain_original(entry, name)
 
@@ -123,7 +128,7 @@ def plain_original(entry: ev.Entry, name: str) -> Original | None:
         case ev.NoticeGiven():
             kind, text = "context", event.text
         case ev.ModelReplied():
-            kind, text = "reply", "".join(part.text for part in event.parts if isinstance(part, TextPart))
+            kind, text = "reply", text_of(event.parts)
         case ev.CellStarted():
             kind, text = "code", event.code
         case ev.CallRefused():
@@ -156,6 +161,11 @@ def output(pieces: Iterable[ev.CellOutput], error: ev.CellError | None, *, raw: 
     gap = "\n" if text and not text.endswith("\n") else ""
     said = error.traceback or f"{error.name}: {error.message}"
     return text + gap + (said if raw else collapsed(said))
+
+
+def _with_calls(event: ev.ModelReplied) -> str:
+    calls = (f"{part.name}({part.arguments})" for part in event.parts if isinstance(part, CallPart))
+    return "\n".join(filter(None, (text_of(event.parts), *calls)))
 
 
 def words(value: Any) -> str:

@@ -16,9 +16,13 @@ from prime.errors import ToolFailed
 from prime.events import FORMAT
 from prime.history import SLICE, History
 from prime.messages import Message, TextPart
+from prime.policies.base import Options
 from prime.testing import ScriptedCell, scripted
 
 pytestmark = pytest.mark.anyio
+
+#: A window that nothing is done about.
+PLAIN = Options(policy="transcript")
 
 
 async def calling(code: str, cell: ScriptedCell) -> object:
@@ -85,7 +89,7 @@ async def test_the_signpost_of_a_cut_returns_the_whole(home: Path) -> None:
         return None
 
     limits = Limits(visible_output_bytes=1_000)
-    async with scripted([{"code": "x"}, {"text": "done"}], play, home=home, limits=limits) as stage:
+    async with scripted([{"code": "x"}, {"text": "done"}], play, home=home, limits=limits, options=PLAIN) as stage:
         await stage.agent.ask("go")
         result = stage.provider.requests[-1].messages[-1].parts[0].text  # type: ignore[union-attr]
         assert len(result.encode()) <= 1_000
@@ -243,7 +247,7 @@ async def test_the_whole_log_can_be_paged_through_and_read(home: Path) -> None:
         return None
 
     replies = [{"text": "Look:", "code": "x"}, {"text": "done"}]
-    async with scripted(replies, play, home=home) as stage:
+    async with scripted(replies, play, home=home, options=PLAIN) as stage:
         await stage.agent.ask("go")
         history = History(stage.log.store)
         kinds, page = [], await history.browse(limit=2)
@@ -270,6 +274,16 @@ async def test_the_whole_log_can_be_paged_through_and_read(home: Path) -> None:
             await history.read(header.seq)
         with pytest.raises(ToolFailed, match="beyond the end"):
             await history.read(item.seq, len(whole) + 1)
+
+
+async def test_what_a_refused_call_wanted_can_be_read(home: Path) -> None:
+    replies = [{"text": "Look:", "call": {"name": "other", "arguments": '{"lost": "never"}'}}, {"text": "done"}]
+    async with scripted(replies, home=home) as stage:
+        await stage.agent.ask("go")
+        (replied, _) = stage.log.entries(types=("model_replied",))
+        history = History(stage.log.store)
+        assert (await history.read(replied.seq)).text == 'Look:\nother({"lost": "never"})'
+        assert (await history.expand(replied.seq, format=FORMAT)).text == "Look:"
 
 
 async def test_reasoning_stays_private(home: Path) -> None:

@@ -14,7 +14,7 @@ from strategies import walks
 
 from prime import events as ev
 from prime import recoverable
-from prime.log import Log
+from prime.log import Log, read
 from prime.messages import Message, TextPart
 from prime.policies.base import Options
 from prime.providers.scripted import ScriptedProvider
@@ -24,6 +24,14 @@ from prime.testing import ScriptedCell, scripted
 pytestmark = pytest.mark.anyio
 
 TURNS = 6
+#: What each policy has done to the sessions below.
+MADE = {
+    "transcript": set(),
+    "fold": {"fold"},
+    "slice": {"fold", "tape"},
+    "window": {"fold", "window"},
+    "auto": {"fold", "tape"},
+}
 
 
 async def flood(code: str, cell: ScriptedCell) -> object:
@@ -41,7 +49,10 @@ def replies() -> list[dict[str, Any]]:
     return [
         reply
         for number in range(1, TURNS + 1)
-        for reply in ({"text": f"Let me run {number}.", "code": f"cell-{number}"}, {"text": f"{number} is done."})
+        for reply in (
+            {"text": f"Let me run {number}.", "code": f"cell-{number}"},
+            {"text": f"{number} is done. " + f"Said at length, {number}. " * 250},
+        )
     ]
 
 
@@ -59,6 +70,8 @@ async def test_every_text_comes_back_under_every_policy(policy: str, home: Path)
     session = await played(home, policy)
     with Sessions(home).read(session) as store:
         report = await recoverable.check(store)
+        made = {entry.event.policy for entry in read(store, types=("surface_replaced",))}
+    assert made == MADE[policy]
     assert report.misses == []
     assert report.failed == []
     found = report.whole + report.one + report.two + report.listed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prime.store.words import MAX_TERMS, cut, folded, terms, unspaced
@@ -39,6 +39,7 @@ def test_very_long_queries_are_cut() -> None:
 
 
 @given(st.text())
+@example("İstanbul")
 def test_folding_keeps_every_character_at_its_place(text: str) -> None:
     assert len(folded(text)) == len(text)
 
