@@ -10,6 +10,7 @@ gives numbers in order at no cost and knows no other order.
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Collection, Sequence
 
@@ -19,8 +20,10 @@ from prime.store.words import cut, unspaced
 
 #: Kinds that a document's number has room for.
 KINDS = 16
-#: Newest entries with a term that are counted when not every term is found together.
-_COUNTED = 2_048
+#: Most terms of a query that may also be looked for with one of them left out: that takes a query for each.
+_ONE_LESS = 8
+#: Newest entries with a term that are counted when too few have all terms, or all but one.
+_COUNTED = 512
 #: Words of the index that a part of a word may stand for.
 _PARTS = 64
 
@@ -65,11 +68,16 @@ class FullText:
 
     def find(self, terms: Sequence[str], kinds: Collection[int], limit: int, version: int) -> list[Match]:
         """Return at most ``limit`` documents of these kinds, those with more of the terms first, then newer ones."""
+        found: dict[int, int] = {}
         try:
             states = [(schema, self._state(schema)) for schema in _SCHEMAS]
             used = [schema for schema, state in states if state is not None and state[0] == version]
-            found = self._found(used, terms, kinds, limit, parts=False)
-            found = found or self._found(used, terms, kinds, limit, parts=True)
+            known = {schema: self._ways(schema, terms, parts=False) for schema in used}
+            if not any(known.values()):
+                known = {schema: self._ways(schema, terms, parts=True) for schema in used}
+            for schema, ways in known.items():
+                if ways:
+                    found |= self._found(schema, ways, kinds, limit)
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
@@ -86,28 +94,30 @@ class FullText:
         self._db.execute(f"DROP TABLE IF EXISTS {self._schema}.{WORDS}")
         self._db.execute(f"DROP TABLE IF EXISTS {self._schema}.entry_words_until")
 
-    def _found(
-        self, schemas: Sequence[str], terms: Sequence[str], kinds: Collection[int], limit: int, *, parts: bool
-    ) -> dict[int, int]:
-        """Return the numbers of documents, with how many of the terms each has."""
-        found: dict[int, int] = {}
+    def _found(self, schema: str, ways: Sequence[str], kinds: Collection[int], limit: int) -> dict[int, int]:
+        """Return the numbers of documents, with how many of the terms each has: all that have every term or all but
+        one, and of the others those among the newest with any."""
         chosen = f"rowid % {KINDS} IN ({','.join(str(kind) for kind in sorted(kinds))})"
-        for schema in schemas:
-            ways = [way for term in terms if (way := self._way(schema, term, parts=parts)) is not None]
-            if not ways:
-                continue
-            one = (
-                f"SELECT rowid FROM (SELECT rowid FROM {schema}.{WORDS} "
-                f"WHERE {WORDS} MATCH ? AND {chosen} ORDER BY rowid DESC LIMIT {{}})"
-            )
-            together = self._db.execute(one.format(limit), (" AND ".join(ways),))
-            whole = dict.fromkeys((number for (number,) in together), len(ways))
-            if len(ways) > 1 and len(whole) < limit:
-                every = " UNION ALL ".join([one.format(_COUNTED)] * len(ways))
-                counted = f"SELECT rowid, count(*) FROM ({every}) GROUP BY rowid ORDER BY 2 DESC, 1 DESC LIMIT ?"
-                found |= dict(self._db.execute(counted, (*ways, limit)))
-            found |= whole
+        one = (
+            f"SELECT rowid FROM (SELECT rowid FROM {schema}.{WORDS} "
+            f"WHERE {WORDS} MATCH ? AND {chosen} ORDER BY rowid DESC LIMIT {{}})"
+        )
+        found: dict[int, int] = {}
+        levels = [[tuple(ways)], list(itertools.combinations(ways, len(ways) - 1))]
+        for level in levels[: 2 if 1 < len(ways) <= _ONE_LESS else 1]:
+            for together in level:
+                for (number,) in self._db.execute(one.format(limit), (" AND ".join(together),)):
+                    found.setdefault(number, len(together))
+            if len(found) >= limit:
+                return found
+        every = " UNION ALL ".join([one.format(_COUNTED)] * len(ways))
+        counted = f"SELECT rowid, count(*) FROM ({every}) GROUP BY rowid ORDER BY 2 DESC, 1 DESC LIMIT ?"
+        for number, count in self._db.execute(counted, (*ways, limit)):
+            found[number] = max(found.get(number, 0), count)
         return found
+
+    def _ways(self, schema: str, terms: Sequence[str], *, parts: bool) -> list[str]:
+        return [way for term in terms if (way := self._way(schema, term, parts=parts)) is not None]
 
     def _way(self, schema: str, term: str, *, parts: bool) -> str | None:
         """Return the query for a term, None when there is nothing for it: the word, or what begins with it. With
