@@ -16,7 +16,6 @@ from prime.items import Items
 from prime.log import Log
 from prime.messages import Header, Request
 from prime.originals import StoredOriginals
-from prime.policies.backoff import Backoff
 from prime.policies.base import Item, Options, View
 from prime.policies.plan import plan
 from prime.tokens import MARGIN, estimate
@@ -51,7 +50,6 @@ class Context:
         self._options = options
         self._running = running
         self._originals = StoredOriginals(log.entries)
-        self._backoff = Backoff.of(log.entries)
         self._items = Items()
         self._items.load(log.pick(log.state.surface.seqs), log.pick)
         self._scales: dict[str, float] = {}
@@ -109,13 +107,14 @@ class Context:
         return round(self._estimate(items) * self._scales.get(model, MARGIN))
 
     def _carry_out(self, *, refused: bool) -> bool:
-        operations = plan(self._options, self._view(refused), self._originals)
+        operations = plan(self._options, self.view(refused=refused), self._originals)
         self._asked = False
         if operations:
             self._log.append(*operations)
         return bool(operations)
 
-    def _view(self, refused: bool) -> View:
+    def view(self, *, refused: bool = False) -> View:
+        """Return what a policy sees now; ``refused``: the provider found the last request too large."""
         state = self._log.state
         kernel, model = state.kernel, state.header.model if state.header is not None else ""
         used, window = self.used(), self.window()
@@ -136,7 +135,6 @@ class Context:
             refused=refused,
             names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
             running=self._running(),
-            backed_off=self._backoff.scopes(),
         )
 
     def _surface(self) -> list[Item]:
@@ -172,6 +170,5 @@ class Context:
 
     def _keep(self, entry: ev.Entry) -> None:
         self._items.take(entry)
-        self._backoff.take(entry)
         if isinstance(entry.event, ev.ModelReplied):
             self._learn()

@@ -11,6 +11,7 @@ from typing import Any
 
 from prime import events as ev
 from prime.messages import text_of, thaw
+from prime.policies.backoff import Backoff
 from prime.policies.base import Entries, Note, Output, Prompt, Read
 from prime.screen import Screen, joined
 
@@ -38,6 +39,8 @@ class StoredOriginals:
         self._reads: list[Read] = []
         self._newest: dict[tuple[str, str], list[Read]] = {}
         self._through = 0
+        self._backoff = Backoff()
+        self._counted = 0
 
     def output(self, seq: int) -> Output:
         """See :meth:`prime.policies.base.Originals.output`."""
@@ -84,6 +87,13 @@ class StoredOriginals:
         """See :meth:`prime.policies.base.Originals.note`."""
         newest = deque(self._entries(types=("notes_written",)), maxlen=1)
         return next((Note(each.seq, each.turn, each.event.revision, each.event.text) for each in newest), None)
+
+    def backed_off(self, scope: str) -> bool:
+        """See :meth:`prime.policies.base.Originals.backed_off`."""
+        for entry in self._entries(self._counted, types=("surface_replaced", "dispatch_started")):
+            self._backoff.take(entry)
+            self._counted = entry.seq + 1
+        return self._backoff.holds(scope)
 
     def _start(self, seq: int, cell: str) -> int:
         """Return where the cell with this lease, whose result is entry ``seq``, began."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import fresh_store
-from turns import Cell, Step, Turns, begun, checked, session
+from turns import Cell, Step, Turns, begun, checked, code, session
 
 from prime import events as ev
 from prime.messages import CallPart, Message, TextPart, text_of
@@ -23,8 +23,10 @@ from prime.policies.entry import INDEX_CHARS, MAX_RESULTS, Result, Said, SealedT
 from prime.surface import Node
 
 SLICE = Options(policy="slice")
+#: What a cell shows: more than an entry takes, and never folded.
+SHOWN = code(3_000)
 #: One read of 6,000 characters, as the reference measured it.
-WORK = Step("I look at it.", [Cell("2 files\n", reads=[("a.py", "x = 1\n" * 1_000, {})])])
+WORK = Step("I look at it.", [Cell(SHOWN, reads=[("a.py", "x = 1\n" * 1_000, {})])])
 
 
 def entries(turns: Turns) -> list[str]:
@@ -67,7 +69,7 @@ def test_completed_turns_are_sealed_and_words_of_persons_stay() -> None:
         )
         assert replies(first) == ["I look at it.", "done"]
         where = f"turn 1 step 1 seq {result.seq}"
-        assert f"[result {where} · tools.read · 8 chars · history.expand(seq={result.seq}, format=1)]" in first
+        assert f"[result {where} · tools.read · 3000 chars · history.expand(seq={result.seq}, format=1)]" in first
         assert "= turn 1" not in first
         assert "= turn 1" in second
         assert "first" not in first
@@ -113,7 +115,7 @@ def test_pictures_and_notices_keep_their_place_through_later_seals() -> None:
 )
 def test_replies_are_kept_to_the_letter(text: str) -> None:
     with session(SLICE) as turns:
-        turns.turn("first", Step(text, [Cell()]), Step("ok"))
+        turns.turn("first", Step(text, [Cell(SHOWN)]), Step("ok"))
         turns.begin("second")
         turns.send()
         (entry,) = entries(turns)
@@ -124,7 +126,7 @@ def test_replies_are_kept_to_the_letter(text: str) -> None:
 
 def test_empty_replies_leave_a_trace_and_the_header_counts_what_is_there() -> None:
     with session(SLICE) as turns:
-        turns.turn("first", Step(""))
+        turns.turn("first", Step("", [Cell(SHOWN)]), Step(""))
         turns.begin("second")
         turns.send()
         (entry,) = entries(turns)
@@ -135,7 +137,7 @@ def test_empty_replies_leave_a_trace_and_the_header_counts_what_is_there() -> No
 
 def test_result_lines_name_the_original_of_a_folded_result_and_are_bounded() -> None:
     with session(SLICE) as turns:
-        turns.turn("first", Step("", [Cell(f"result {n}") for n in range(MAX_RESULTS + 3)]))
+        turns.turn("first", Step("", [Cell(SHOWN) for _ in range(MAX_RESULTS + 3)]))
         (result, *_) = turns.log.entries(types=("cell_ended",))
         shorter = Message(role="tool", parts=(TextPart(text="short"),), call_id="call-0")
         turns.log.append(
@@ -144,7 +146,7 @@ def test_result_lines_name_the_original_of_a_folded_result_and_are_bounded() -> 
         turns.begin("second")
         turns.send()
         (entry,) = entries(turns)
-        assert f"seq {result.seq} · repl · 8 chars" in entry
+        assert f"seq {result.seq} · repl · 3000 chars" in entry
         assert entry.count("[result turn") == MAX_RESULTS
         assert "[+3 more results]" in entry
 
@@ -207,7 +209,7 @@ def test_every_text_that_was_read_is_hashed_once() -> None:
 
     with session(Options(policy="transcript")) as turns:
         for number in range(40):
-            turns.turn("go", Step("", [Cell(reads=[(f"{number}.py", f"text {number}\n", {})])]))
+            turns.turn("go", Step("", [Cell(SHOWN, reads=[(f"{number}.py", f"text {number}\n", {})])]))
         originals = StoredOriginals(turns.log.entries, counting)
         for _ in range(3):
             for place in range(40):
@@ -219,11 +221,11 @@ def test_every_text_that_was_read_is_hashed_once() -> None:
 def test_the_index_compares_the_last_read_of_the_same_lines_with_an_earlier_turn() -> None:
     with session(SLICE) as turns:
         part = {"offset": 10}
-        turns.turn("1", Step("", [Cell(reads=[("a.py", "one\n", {}), ("a.py", "part\n", part)])]))
-        turns.turn("2", Step("", [Cell(reads=[("a.py", "one\n", {}), ("a.py", "two\n", {})])]))
-        turns.turn("3", Step("", [Cell(reads=[("a.py", "two\n", {})])]), Step("", [Cell(status="error")]))
+        turns.turn("1", Step("", [Cell(SHOWN, reads=[("a.py", "one\n", {}), ("a.py", "part\n", part)])]))
+        turns.turn("2", Step("", [Cell(SHOWN, reads=[("a.py", "one\n", {}), ("a.py", "two\n", {})])]))
+        turns.turn("3", Step("", [Cell(SHOWN, reads=[("a.py", "two\n", {})])]), Step("", [Cell(status="error")]))
         failed = ("tools.read", {"path": "a.py"}, None)
-        turns.turn("4", Step("", [Cell(reads=[("a.py", "six\n", part)], calls=[failed])]))
+        turns.turn("4", Step("", [Cell(SHOWN, reads=[("a.py", "six\n", part)], calls=[failed])]))
         turns.begin("5")
         turns.send()
         lines = [next(line for line in entry.splitlines() if line.startswith("[read by")) for entry in entries(turns)]
@@ -242,7 +244,7 @@ def test_an_entry_keeps_its_limit_and_its_calls(limit: int, profile: str) -> Non
         path = "deep/" * 110
         for number in range(13):
             reads = [(f"{path}{n}.py", "x\n", {}) for n in range(10)]
-            turns.turn(f"turn {number} " * 500, Step("word " * 800, [Cell(reads=reads)]))
+            turns.turn(f"turn {number} " * 500, Step("word " * 800, [Cell(SHOWN, reads=reads)]))
         turns.begin("next")
         options = TapeOptions(entry_max_chars=limit, profile=profile)  # type: ignore[arg-type]
         draft, view = drafted(turns)
@@ -258,7 +260,7 @@ def test_an_entry_keeps_its_limit_and_its_calls(limit: int, profile: str) -> Non
 
 def drafted(turns: Turns) -> tuple[Draft, View]:
     """Return a draft of the session's surface as it is."""
-    view = turns.context._view(refused=False)
+    view = turns.context.view()
     return Draft(view), view
 
 
@@ -301,12 +303,12 @@ def test_short_locators_print_the_version_only() -> None:
         turns.send()
         (entry,) = entries(turns)
         assert entry.splitlines()[0].endswith("· history.turn / history.expand]")
-        assert re.search(r"· 8 chars · v1\]", entry)
+        assert re.search(r"· 3000 chars · v1\]", entry)
 
 
 def test_the_v3_profile_takes_excerpts_of_what_was_said_and_pins_the_first_words() -> None:
     with session(Options(policy="slice", tape=TapeOptions(profile="v3"))) as turns:
-        turns.turn("the task", Step("first reply", [Cell()]), Step("last reply"))
+        turns.turn("the task", Step("first reply", [Cell(SHOWN)]), Step("last reply"))
         turns.turn("flood " * 4_000, WORK)
         turns.turn("with a picture", WORK, images=1)
         turns.begin("now")
@@ -328,7 +330,7 @@ def test_a_call_without_its_result_stays_and_splits_the_run() -> None:
         parts = (TextPart(text="x"), call) if asks else (TextPart(text="x"),)
         reply = ev.ModelReplied(parts=parts, stop="end", model="m", usage=None)
         node = Node(seq, opens=("c",) if asks else ())
-        return Item(node, seq, turn, 1, reply, Message(role="assistant", parts=parts), 1.0)
+        return Item(node, seq, turn, 1, reply, Message(role="assistant", parts=parts), 1_000.0)
 
     items = [item(0, 1), item(1, 2, asks=True), item(2, 3), item(3, 4)]
     view = View(items=items, next_seq=10, sent=3, turn=5, first_step=True, used=0, window=None)
@@ -341,9 +343,19 @@ def test_a_call_without_its_result_stays_and_splits_the_run() -> None:
 def test_an_index_is_bounded() -> None:
     with session(SLICE) as turns:
         reads = [(f"{'p' * 300}{n}", "x\n", {}) for n in range(30)]
-        turns.turn("first", Step("", [Cell(reads=reads)]))
+        turns.turn("first", Step("", [Cell(SHOWN, reads=reads)]))
         turns.begin("second")
         turns.send()
         (line,) = [line for line in entries(turns)[0].splitlines() if line.startswith("[read by")]
         assert len(line) <= INDEX_CHARS + 100
         assert re.search(r"\+\d+ more\]$", line)
+
+
+def test_a_turn_of_a_few_words_is_smaller_than_its_entry_and_stays_for_good() -> None:
+    with session(SLICE) as turns:
+        turns.turn("hello", Step("hi"))
+        turns.turn("work", WORK)
+        turns.turn("more", WORK)
+        turns.begin("and?")
+        turns.send()
+        assert shape(turns) == ["user", "assistant", "user", "entry", "user", "entry", "user"]

@@ -97,9 +97,7 @@ def test_names_alive_are_listed_with_their_types() -> None:
                 generation=1, pid=1, executable="p", python="3", ipython="9", ipykernel="7", interrupts="handler"
             )
         )
-        view = replace(
-            turns.context._view(refused=False), names=[(f"n{n}", "int") for n in range(70)], running=["job 1"]
-        )
+        view = replace(turns.context.view(), names=[(f"n{n}", "int") for n in range(70)], running=["job 1"])
         text = directory([], view, StoredOriginals(turns.log.entries))
         assert "Alive in the kernel: n0: int, n1: int" in text
         assert "and 10 more" in text
@@ -190,7 +188,7 @@ def test_a_tail_parts_no_pair_and_has_what_was_asked_for(cells: list[int], retai
         turns.begin("go " * 2_000)
         for count in cells:
             turns.step(Step("text", [Cell("y " * 200)] * count) if count else Step("t" * 400))
-        draft = Draft(view := turns.context._view(refused=False))
+        draft = Draft(view := turns.context.view())
         before = draft.items[:]
         if switch(draft, view, StoredOriginals(turns.log.entries), retain):
             tail = draft.items[1:]
@@ -204,7 +202,7 @@ def test_shortening_takes_the_largest_results_first_and_stops_at_the_goal() -> N
     with session(Options(policy="transcript")) as turns:
         turns.begin("go")
         turns.step(Step("", [Cell("a" * 700), Cell("b" * 9_000), Cell("c" * STUB_FROM)]))
-        draft = Draft(turns.context._view(refused=False))
+        draft = Draft(turns.context.view())
         shorten(draft, draft.used - 100)
         (made,) = draft.operations
         assert isinstance(made, ev.SurfaceReplaced)

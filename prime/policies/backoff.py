@@ -10,7 +10,6 @@ from typing import Any
 
 from prime import events as ev
 from prime.messages import thaw
-from prime.policies.base import Entries
 
 #: Distinct results of a scope asked back whole from which it is left alone, if they are half of those folded.
 EXPANSIONS = 2
@@ -23,34 +22,26 @@ class Backoff:
 
     def __init__(self) -> None:
         self._scopes: dict[int, str] = {}
-        self._asked: set[int] = set()
-
-    @classmethod
-    def of(cls, entries: Entries) -> Backoff:
-        """Return the counts of a stored log. Calls are read only after the first fold."""
-        found = cls()
-        for entry in entries(types=("surface_replaced",)):
-            found.take(entry)
-        if found._scopes:
-            for entry in entries(min(found._scopes), types=("dispatch_started",)):
-                found.take(entry)
-        return found
+        self._folded: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
 
     def take(self, entry: ev.Entry) -> None:
         """Take in one more entry of the log, in order."""
         event = entry.event
         if isinstance(event, ev.SurfaceReplaced) and event.scope is not None:
             self._scopes[event.sources[0]] = event.scope
+            self._folded[event.scope] += 1
         elif isinstance(event, ev.DispatchStarted) and event.target == "history.expand":
             arguments: Mapping[str, Any] = event.arguments
             whole = arguments.get("lines") is None and arguments.get("grep") is None
-            if whole and arguments.get("format") == ev.FORMAT and arguments.get("seq") in self._scopes:
-                self._asked.add(arguments["seq"])
+            if whole and arguments.get("format") == ev.FORMAT:
+                # what was asked back once is forgotten: it counts no second time
+                of = self._scopes.pop(arguments.get("seq", -1), None)
+                self._asked.update([of] if of is not None else [])
 
-    def scopes(self) -> frozenset[str]:
-        """Return the scopes that are left alone."""
-        folded, asked = Counter(self._scopes.values()), Counter(self._scopes[seq] for seq in self._asked)
-        return frozenset(scope for scope, count in asked.items() if count >= EXPANSIONS and 2 * count >= folded[scope])
+    def holds(self, scope: str) -> bool:
+        """Tell whether results of a scope are left alone."""
+        return self._asked[scope] >= EXPANSIONS and 2 * self._asked[scope] >= self._folded[scope]
 
 
 def scope(kind: str, target: str | None, arguments: Mapping[str, Any] | None) -> str:

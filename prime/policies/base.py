@@ -71,7 +71,6 @@ class View:
         refused: whether the provider refused the last request for its size.
         names: names alive in the kernel, with their types.
         running: one line for each job or child that runs.
-        backed_off: scopes that are no longer folded, since what was folded there was mostly asked back.
     """
 
     items: Sequence[Item]
@@ -88,7 +87,6 @@ class View:
     refused: bool = False
     names: Sequence[tuple[str, str]] = ()
     running: Sequence[str] = ()
-    backed_off: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +176,10 @@ class Originals(Protocol):
 
     def note(self) -> Note | None:
         """Return the session's note, None before it was written."""
+        ...
+
+    def backed_off(self, scope: str) -> bool:
+        """Tell whether results of this scope are left alone, since what was folded there was mostly asked back."""
         ...
 
 

@@ -25,12 +25,12 @@ def fold_new(draft: Draft, view: View, originals: Originals, options: Options) -
     """Fold the results that were never sent, in order."""
     new = takewhile(lambda place: draft.items[place].seq > view.sent, reversed(range(len(draft.items))))
     for place in reversed(list(new)):
-        if (found := _folded(draft.items[place], view, originals, options)) is not None:
+        if (found := _folded(draft.items[place], originals, options)) is not None:
             message, of = found
             draft.replace(place, place + 1, message, POLICY, scope=of)
 
 
-def _folded(item: Item, view: View, originals: Originals, options: Options) -> tuple[Message, str] | None:
+def _folded(item: Item, originals: Originals, options: Options) -> tuple[Message, str] | None:
     """Return the shorter form of a result and its scope, None when it stays as it is."""
     ended = item.event
     if not isinstance(ended, ev.CellEnded) or ended.status != "ok" or len(ended.shown) != 1:
@@ -52,7 +52,7 @@ def _folded(item: Item, view: View, originals: Originals, options: Options) -> t
         return None
     of = scope(folded.kind, output.target, output.arguments)
     text = around(ended.before, folded.text, ended.after)
-    if of in view.backed_off or len(text) >= len(shown):
+    if len(text) >= len(shown) or originals.backed_off(of):
         return None
     return Message(role="tool", parts=(TextPart(text=text),), call_id=item.node.closes), of
 

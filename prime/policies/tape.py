@@ -20,15 +20,17 @@ POLICY = "tape"
 
 
 def seal(draft: Draft, view: View, originals: Originals, options: TapeOptions) -> None:
-    """Replace what may be sealed by entries, one for each run of neighbours."""
+    """Replace what may be sealed by entries, one for each run of neighbours that it makes smaller."""
     # every entry is written before the first is put in: none may look at a surface that another one has changed
     plan = []
     for start, stop in _runs(draft.items, view.turn - options.keep_recent_turns, options):
         turns = [_turn(list(group), originals) for _, group in groupby(draft.items[start:stop], _number)]
-        plan.append((start, stop, rendered(turns, options)))
+        message = Message(role="user", parts=(TextPart(text=rendered(turns, options)),))
+        # a turn of a few words is smaller than any entry; it stays, and is frozen with what is sealed behind it
+        if view.measure(message) < sum(item.tokens for item in draft.items[start:stop]):
+            plan.append((start, stop, message))
     gone = 0
-    for start, stop, text in plan:
-        message = Message(role="user", parts=(TextPart(text=text),))
+    for start, stop, message in plan:
         draft.replace(start - gone, stop - gone, message, POLICY)
         gone += stop - start - 1
 
