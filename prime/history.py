@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -161,21 +161,21 @@ class History:
             if len(items) == limit:
                 start = items[-1].seq
                 break
-            kind, name, text = self._written(texts, entry)
-            if (place := folded(text).find(low) if low else 0) >= 0 and text:
-                shown = snippet(text, *(place - _BEFORE, place - _BEFORE + _PREVIEW), _PREVIEW)
-                items.append(
-                    Item(
-                        seq=entry.seq,
-                        turn=entry.turn,
-                        step=entry.step,
-                        kind=kind,
-                        name=name,
-                        size=len(text),
-                        preview=shown,
-                        call=locators.read(entry.seq),
-                    )
+            written = _written(texts, entry)
+            if written is None or (place := folded(written.text).find(low)) < 0:
+                continue
+            items.append(
+                Item(
+                    seq=entry.seq,
+                    turn=entry.turn,
+                    step=entry.step,
+                    kind=written.kind,
+                    name=written.name,
+                    size=len(written.text),
+                    preview=snippet(written.text, place - _BEFORE, place - _BEFORE + _PREVIEW, _PREVIEW),
+                    call=locators.read(entry.seq),
                 )
+            )
         return Page(items=tuple(items), next=locators.browse(start, query) if start else None)
 
     async def read(
@@ -195,13 +195,17 @@ class History:
                 raise ToolFailed(
                     "not_found", f"there is no entry {seq}; the session has 0 to {last.seq if last else -1}"
                 )
-            kind, _, text = self._written(texts, texts.entry(seq))
+            entry = texts.entry(seq)
+            written = _written(texts, entry)
+        if written is None:
+            raise ToolFailed("not_found", f"entry {seq} is a {entry.event.type}, which has no text of its own")
+        text = written.text
         if offset > len(text):
             raise ToolFailed("bad_arguments", f"offset={offset} is beyond the end; the text has {len(text)} characters")
         end = offset + limit
         return Slice(
             seq=seq,
-            kind=kind,
+            kind=written.kind,
             text=text[offset:end],
             offset=offset,
             size=len(text),
@@ -251,17 +255,6 @@ class History:
             raise ToolFailed("not_found", f"entry {entry.seq} is a {entry.event.type}, which has no text of its own")
         return original
 
-    def _written(self, texts: Texts, entry: ev.Entry) -> tuple[str, str, str]:
-        """Return kind, name and text of an entry as it is in the log, also of one that stands for others."""
-        if isinstance(entry.event, ev.SurfaceReplaced):
-            return "replacement", "", text_of(entry.event.message.parts)
-        original = texts.of(entry, raw=True)
-        if original is None:
-            if entry.event.type in _READABLE:
-                return "part", "", ""  # a piece of output: the result of its cell has the whole
-            raise ToolFailed("not_found", f"entry {entry.seq} is a {entry.event.type}, which has no text")
-        return original.kind, original.name, original.text
-
     def _of_turn(self, number: int) -> list[Original]:
         texts = Texts(self._store)
         bounds = texts.turn(number)
@@ -304,8 +297,9 @@ class History:
         if session is None or session == own.session:
             yield own
             return
+        others = self._allowed()
         try:
-            with self._allowed().read(session) as store:
+            with others.read(others.resolve(session)) as store:  # a name that leads out of the folder is none
                 yield Texts(store)
         except LogError as error:
             raise ToolFailed("not_found", str(error)) from error
@@ -317,6 +311,22 @@ _STALE = (
     "seq={seq} was given with format={format}, and numbers of entries are good for format={current} only; get the "
     "number anew from history.search(...) or history.turn(n), or name a result by turn, step and call"
 )
+
+
+class _Written(NamedTuple):
+    """An entry as it is in the log, also one that stands for others."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def _written(texts: Texts, entry: ev.Entry) -> _Written | None:
+    """Return what is written in an entry, None for nothing: no words, or a piece of what a cell's result has whole."""
+    if isinstance(entry.event, ev.SurfaceReplaced):
+        return _Written("replacement", "", text_of(entry.event.message.parts))
+    original = texts.of(entry, raw=True)
+    return _Written(original.kind, original.name, original.text) if original is not None and original.text else None
 
 
 def _whole(original: Original) -> Said:

@@ -13,7 +13,7 @@ from prime import events as ev
 from prime.messages import text_of, thaw
 from prime.policies.backoff import Backoff
 from prime.policies.base import Entries, Note, Output, Prompt, Read
-from prime.screen import Screen, joined
+from prime.texts import on_screen
 
 #: The call that reads a file by lines.
 READ = "tools.read"
@@ -60,7 +60,7 @@ class StoredOriginals:
                 pieces.append(event)
         alone = pieces[0] if len(pieces) == 1 else None
         return Output(
-            text=_shown(pieces),
+            text=on_screen(pieces),
             target=alone.target if alone is not None else None,
             arguments=alone.arguments if alone is not None else None,
             called=tuple(dict.fromkeys(called.values())),
@@ -146,13 +146,6 @@ class StoredOriginals:
         )
         self._reads.append(read)
         self._newest.setdefault((read.path, read.window), []).append(read)
-
-
-def _shown(pieces: Sequence[ev.CellOutput]) -> str:
-    screen, written = Screen(), list[str | None]()
-    for piece in pieces:
-        written += screen.write(piece.text, own_line=piece.stream in ("result", "display"))
-    return joined([*written, *screen.end()])
 
 
 def _texts(value: Any) -> Iterator[str]:

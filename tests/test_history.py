@@ -270,7 +270,7 @@ async def test_the_whole_log_can_be_paged_through_and_read(home: Path) -> None:
             with pytest.raises(ToolFailed, match="is no entry"):
                 await history.browse(**wrong)
         (header,) = stage.log.entries(types=("header_changed",))
-        with pytest.raises(ToolFailed, match="a header_changed, which has no text"):
+        with pytest.raises(ToolFailed, match="a header_changed, which has no text of its own"):
             await history.read(header.seq)
         with pytest.raises(ToolFailed, match="beyond the end"):
             await history.read(item.seq, len(whole) + 1)
