@@ -24,7 +24,8 @@ POLICIES: tuple[Policy, ...] = ("transcript", "fold", "slice", "window", "auto")
 WINDOW = 128_000
 #: Steps of a turn, each with one cell that reads a file and prints a table.
 STEPS = 6
-OUTPUT = "".join(f"row {number}: value={number * 7}, state=fine\n" for number in range(60))
+#: A log, which is folded.
+OUTPUT = "".join(f"2026-01-01 12:00:{number:02} INFO row {number} is fine\n" for number in range(60))
 FILE = "x = 1\n" * 200
 HEADER = Header(
     model="scripted/bench",

@@ -13,7 +13,7 @@ from prime import events as ev
 from prime.messages import text_of, thaw
 from prime.policies.backoff import Backoff
 from prime.policies.base import Entries, Note, Output, Prompt, Read
-from prime.texts import on_screen
+from prime.texts import output
 
 #: The call that reads a file by lines.
 READ = "tools.read"
@@ -60,7 +60,7 @@ class StoredOriginals:
                 pieces.append(event)
         alone = pieces[0] if len(pieces) == 1 else None
         return Output(
-            text=on_screen(pieces),
+            text=output(pieces, result.event.error, raw=False),
             target=alone.target if alone is not None else None,
             arguments=alone.arguments if alone is not None else None,
             called=tuple(dict.fromkeys(called.values())),

@@ -155,7 +155,7 @@ ORIGINAL = (
 
 def output(pieces: Iterable[ev.CellOutput], error: ev.CellError | None, *, raw: bool) -> str:
     """Return a cell's whole output and the error that ended it: as a terminal shows it, or as it was written."""
-    text = "".join(piece.text for piece in pieces) if raw else on_screen(pieces)
+    text = "".join(piece.text for piece in pieces) if raw else _on_screen(pieces)
     if error is None:
         return text
     gap = "\n" if text and not text.endswith("\n") else ""
@@ -179,7 +179,7 @@ def words(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def on_screen(pieces: Iterable[ev.CellOutput]) -> str:
+def _on_screen(pieces: Iterable[ev.CellOutput]) -> str:
     """Return what a cell wrote as a terminal shows it."""
     screen, shown = Screen(), []
     for piece in pieces:

@@ -208,6 +208,24 @@ async def test_a_tools_own_form_is_shown_for_its_untouched_value_only(home: Path
         touched = await stage.agent.cell("touched")
         assert "'length': 4" in shown(touched)
         assert len(touched.shown) == 1
+        # the log says what the text is, so that a policy can condense it as such
+        own, plain = of(stage.log, "cell_output")
+        assert (own.target, own.arguments) == ("tools.measure", {"word": "four"})
+        assert (plain.target, plain.arguments) == (None, None)
+
+
+async def test_the_words_around_an_output_are_known(home: Path) -> None:
+    async def play(code: str, cell: ScriptedCell) -> object:
+        if code == "die":
+            cell.die("gone")
+        return 5
+
+    async with scripted([{"code": "die"}, {"code": "x"}, {"text": "done"}], play, home=home) as stage:
+        await stage.agent.ask("go")
+        _, ended = of(stage.log, "cell_ended")
+        assert ended.before.startswith("[the kernel was restarted")
+        assert ended.after.startswith("[context: ")
+        assert shown(ended) == f"{ended.before}\n5\n{ended.after}"
 
 
 async def test_a_call_that_failed_or_waits_for_an_earlier_one_shows_in_the_plain_form(home: Path) -> None:

@@ -13,6 +13,7 @@ from turns import AFTER, Cell, Step, Turns, begun, checked, session
 from prime import events as ev
 from prime.messages import text_of
 from prime.policies.base import Options
+from prime.policies.fold import fold
 
 FOLD = Options(policy="fold")
 #: A log of which most is dropped.
@@ -89,13 +90,15 @@ RECALL = ("history.expand", {"seq": 3, "format": 1})
 
 @pytest.mark.parametrize("form", [str, repr, json.dumps, lambda text: f"found:\n{text}"])
 def test_what_history_gave_is_not_folded_again_when_a_program_passes_it_on(form: Any) -> None:
-    value = {"seq": 3, "text": LOG}
+    given = LOG.replace("went well", "'went' \"well\" é")
     with session(FOLD) as turns:
-        turns.turn("go", Step("", [Cell(form(LOG), calls=[(*RECALL, value)])]))
+        turns.turn("go", Step("", [Cell(form(given), calls=[(*RECALL, {"seq": 3, "text": given})])]))
         assert folded(turns) == []
 
 
-@pytest.mark.parametrize("value", [None, {"text": DATA}], ids=["failed", "discarded"])
+@pytest.mark.parametrize(
+    "value", [None, {"text": DATA}, {"text": LOG[:1_000]}], ids=["failed", "discarded", "a small part"]
+)
 def test_a_recall_exempts_nothing_but_what_it_gave(value: Any) -> None:
     with session(FOLD) as turns:
         turns.turn("go", Step("", [Cell(LOG, calls=[(*RECALL, value)])]))
@@ -139,12 +142,14 @@ def test_a_scope_that_is_mostly_asked_back_is_left_alone_and_others_are_not() ->
 
 
 def test_a_view_longer_than_what_is_shown_is_not_taken() -> None:
-    """The share of the original that a view may have is larger than what is shown of a very long one."""
-    errors = "".join(f"ERROR {'abcdefghij'[n % 10] * (n % 90 + 10)} failed {n}\n" * 2 for n in range(4_000))
+    """The share of the original that a view may have is more than what is shown of a very long one."""
+    found = "".join(f"src/file{n // 30}.py:{n}: {'x' * 400}\n" for n in range(300))
+    view = fold(found, "call")
     with session(FOLD) as turns:
-        turns.turn("go", Step("", [Cell(errors)]))
-        for made in folded(turns):
-            assert len(text_of(made.message.parts)) < len(text_of(results(turns)[0].event.shown))
+        turns.turn("go", Step("", [Cell(found)]))
+        assert view is not None
+        assert len(view.text) > len(text_of(results(turns)[0].event.shown))
+        assert folded(turns) == []
 
 
 def test_a_folded_result_is_sealed_under_its_original() -> None:
