@@ -118,9 +118,8 @@ class Context:
         state = self._log.state
         kernel, model = state.kernel, state.header.model if state.header is not None else ""
         used, window = self.used(), self.window()
-        if window is None and used >= _UNKNOWN_FROM and not self._warned:
-            self._warned = True
-            _logger.warning("the window of %s is not known: nothing is done before the model refuses a request", model)
+        if window is None and used >= _UNKNOWN_FROM:
+            self._warn(model)
         return View(
             items=self._surface(),
             next_seq=len(self._log),
@@ -136,6 +135,11 @@ class Context:
             names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
             running=self._running(),
         )
+
+    def _warn(self, model: str) -> None:
+        if not self._warned and self._options.policy in ("window", "auto"):
+            self._warned = True
+            _logger.warning("the window of %s is not known: nothing is done before the model refuses a request", model)
 
     def _surface(self) -> list[Item]:
         return self._items.of(self._log.state.surface.seqs)

@@ -129,8 +129,9 @@ def test_a_switch_that_would_not_shrink_is_refused_and_says_so_once() -> None:
         assert "Nothing could leave" in turns.texts()[-3]
 
 
-def test_the_model_is_reminded_once_in_a_window_and_again_in_the_next() -> None:
-    options = Options(policy="window", retain=1_000, lead=16_384)
+@pytest.mark.parametrize("retain", [1_000, 3_500], ids=["the reminder leaves", "it is among the newest"])
+def test_the_model_is_reminded_once_in_a_window_and_again_in_the_next(retain: int) -> None:
+    options = Options(policy="window", retain=retain, lead=16_384)
     with session(options, window=16_000) as turns:
         turns.begin("go")
         while not reminders(turns):
@@ -221,6 +222,10 @@ def test_an_unknown_window_is_said_once_when_it_begins_to_matter(caplog: pytest.
         (message,) = caplog.messages
         assert "is not known" in message
         assert turns.replaced() == []
+    with session(Options(policy="fold")) as turns:
+        turns.turn("word " * 40_000)
+        turns.turn("more")
+        assert len(caplog.messages) == 1
 
 
 def test_a_model_has_a_share_of_its_own() -> None:
