@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import random
 import sqlite3
 import tempfile
@@ -142,11 +143,24 @@ def _each(act: Callable[[], Any], count: int = 50) -> list[float]:
     return took
 
 
-def opened(path: Path) -> float:
-    """Return the seconds that opening and folding a log takes."""
-    start = time.perf_counter()
-    with contextlib.closing(SqliteStore.open(path, ev.FORMAT)) as store, Log(store):
-        return time.perf_counter() - start
+@contextlib.contextmanager
+def timed(samples: Samples, measure: str, unit: float) -> Iterator[None]:
+    """Add how long the block takes, ``unit`` being how many there are in a second, and how much of that the processor
+    worked for it: on a machine that others use the two differ."""
+    start, worked = time.perf_counter(), time.process_time()
+    yield
+    samples[measure, "prime-repl"].append((time.perf_counter() - start) * unit)
+    samples[measure, "of that, processor time"].append((time.process_time() - worked) * unit)
+
+
+def opened(samples: Samples, measure: str, path: Path) -> None:
+    """Seconds that opening and folding a log takes."""
+    with (
+        timed(samples, measure, 1),
+        contextlib.closing(SqliteStore.open(path, ev.FORMAT)) as store,
+        Log(store),
+    ):
+        pass
 
 
 def requests(log: Log, repeat: int) -> tuple[list[float], list[float]]:
@@ -165,10 +179,9 @@ def requests(log: Log, repeat: int) -> tuple[list[float], list[float]]:
 
 async def searches(samples: Samples, log: Log, words: Words) -> None:
     """Milliseconds of a search, the index being there; seconds of making it."""
-    start = time.perf_counter()
-    for _ in search.index(Texts(log.store)):
-        await asyncio.sleep(0)
-    samples["make the index", "prime-repl"].append(time.perf_counter() - start)
+    with timed(samples, "make the index", 1):
+        for _ in search.index(Texts(log.store)):
+            await asyncio.sleep(0)
     history = History(log.store)
     kinds = {
         "search for words": words.queries(200),
@@ -176,9 +189,8 @@ async def searches(samples: Samples, log: Log, words: Words) -> None:
     }
     for measure, queries in kinds.items():
         for query in queries:
-            start = time.perf_counter()
-            await history.search(query)
-            samples[measure, "prime-repl"].append((time.perf_counter() - start) * 1000)
+            with timed(samples, measure, 1000):
+                await history.search(query)
 
 
 def measure(entries: int, repeat: int) -> Samples:
@@ -196,7 +208,8 @@ def measure(entries: int, repeat: int) -> Samples:
                 built, checked = requests(log, 5 * repeat)
                 samples[f"build a request, {size:,} entries", "prime-repl"] += built
                 samples[f"check a request, {size:,} entries", "prime-repl"] += checked
-            samples[f"open and fold {size:,} entries", "prime-repl"] += [opened(path) for _ in range(repeat)]
+            for _ in range(repeat):
+                opened(samples, f"open and fold {size:,} entries", path)
         with contextlib.closing(SqliteStore.open(path, ev.FORMAT)) as store, Log(store) as log:
             asyncio.run(searches(samples, log, words))
     return samples
@@ -218,7 +231,7 @@ def main() -> None:
     samples = measure(options.entries, options.repeat)
     rows = [row(name, subject, found, _unit(name)) for (name, subject), found in samples.items()]
     table(rows)
-    write(options.json, document(rows))
+    write(options.json, document(rows, load=os.getloadavg()))
 
 
 if __name__ == "__main__":

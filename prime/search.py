@@ -22,7 +22,7 @@ RULES = 1
 #: Documents that go into the index at a time; the event loop runs between two lots.
 LOT = 500
 #: Entries that are read and weighed in one search; of more with the same words, these are the newest.
-WEIGHED = 40
+WEIGHED = 32
 #: Places of one term that are looked at for the snippet.
 _PLACES = 50
 #: Shortest line of recalled text that marks a printed line as recalled, and most lines that are compared.
