@@ -120,6 +120,7 @@ async def measure(repeat: int) -> Samples:
         for _ in range(max(repeat // 3, 1)):
             await lifecycle.prewarmed(samples, home)
             await lifecycle.together(samples, home)
+            await lifecycle.family(samples, home)
             await lifecycle.memory(samples)
     return samples
 
@@ -129,6 +130,7 @@ _UNITS = {
     "one call": "ms",
     "prewarmed first cell": "ms",
     "idle memory of host and kernel": "MB",
+    f"memory of one of {lifecycle.FAMILY} kernels": "MB",
 }
 
 

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import psutil
+
 from bench.stress import INTERRUPTED
 from bench.subjects import Ours, Raw, ours, raw
+from prime import guest
+from prime.repl.kernel import KernelRepl
+from prime.repl.pool import Pool
+from prime.repl.process import Launch
+from prime.repl.signals import Started
+from prime.repl.template import Template
 
 Samples = dict[tuple[str, str], list[float]]
 
 FILES = 200
 KERNELS = 8
+FAMILY = 32
 
 #: Seconds that a prewarmed kernel gets before its first cell: it is idle by then also on a busy machine.
 _WARM_S = 2.0
@@ -101,6 +111,29 @@ async def together(samples: Samples, home: Path) -> None:
                 for _ in range(KERNELS):
                     group.create_task(start())
             samples[measure, subject].append(time.perf_counter() - begun)
+
+
+async def family(samples: Samples, cwd: Path) -> None:
+    """Seconds until the kernels of one family have each given a result, started directly and forked from a template
+    that is ready, and the megabytes of memory that each has for itself (USS)."""
+    environment = guest.environment(os.environ)
+    for subject, template in (("prime-repl", None), ("prime-repl, forked", Template(sys.executable, environment))):
+        pool = Pool(FAMILY + 1, template=template)
+        launch = Launch(sys.executable, cwd, environment)
+        repls = [KernelRepl((), launch, pool=pool) for _ in range(FAMILY + 1)]
+        await _use(repls[0])  # starts the template
+        begun = time.perf_counter()
+        pids = await asyncio.gather(*map(_use, repls[1:]))
+        samples[f"{FAMILY} kernels of one program", subject].append(time.perf_counter() - begun)
+        own = [psutil.Process(pid).memory_full_info().uss / 1_000_000 for pid in pids]
+        samples[f"memory of one of {FAMILY} kernels", subject].append(statistics.median(own))
+        await asyncio.gather(*(repl.close() for repl in repls))
+        await pool.close()
+
+
+async def _use(repl: KernelRepl) -> int:
+    signals = [signal async for signal in repl.run("1 + 1", cell="cell")]
+    return next(signal.pid for signal in signals if isinstance(signal, Started))
 
 
 async def memory(samples: Samples) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import logging
 import os
 import pdb
@@ -44,6 +45,21 @@ _NO_SHUTDOWN = "this kernel belongs to a session of prime-repl, which ends it; c
 _NO_INPUT = "nobody can answer {name}() here; put the value in the code, or end the cell and ask in your reply"
 
 
+def _do_without_debugger() -> None:
+    """Have ipykernel find no debugger: nobody can use one here, and every kernel would take 8 MB of memory for it.
+    Cells can still import it."""
+    if "debugpy" in sys.modules:
+        return
+    sys.modules["debugpy"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("ipykernel.debugger")
+    finally:
+        del sys.modules["debugpy"]
+
+
+_do_without_debugger()
+
+
 class Kernel(InterruptibleKernel):
     """An IPython kernel whose cells run under leases."""
 
@@ -57,6 +73,9 @@ class Kernel(InterruptibleKernel):
         # an error in a client's cell would abort the agent's cell that waits behind it
         parent["content"]["stop_on_error"] = False
         await super().execute_request(stream, ident, parent)
+
+    async def poll_stopped_queue(self) -> None:
+        """Wait for no debugger."""
 
     async def shutdown_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
         """Refuse: the kernel is the host's, which ends the process itself."""

@@ -9,21 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from typing import NoReturn
 
 #: The exit code of a child that awaits: only the parent's event loop could go on with it.
 AWAITED = 70
 
-_kernel = os.getpid()
+_child = threading.Event()
 
 
 def forked() -> bool:
     """Tell whether this process is a forked child of the kernel."""
-    return os.getpid() != _kernel
+    return _child.is_set()
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
     """End every forked child that comes back into ``loop``, the one that runs the cells."""
+    os.register_at_fork(after_in_child=_child.set)
     os.register_at_fork(after_in_child=lambda: loop.call_soon(os._exit, AWAITED))
 
 

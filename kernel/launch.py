@@ -44,8 +44,12 @@ if __name__ == "__main__":
     import ipykernel  # noqa: F401 - first, so that its absence is what the host is told
 
     load(here)
+    from prime_kernel.app import main
+    from prime_kernel.template import SOCKET as TEMPLATE
+    from prime_kernel.template import serve
+
+    if TEMPLATE in os.environ:
+        serve()  # goes on in each process that it forks
     if MEMORY in os.environ:
         limit_memory(int(os.environ.pop(MEMORY)))
-    from prime_kernel.app import main
-
     main(sys.argv[1:], os.environ.pop(SOCKET), os.environ.pop(TOKEN))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,6 +37,7 @@ from prime.repl.kernel import KernelRepl
 from prime.repl.pool import Pool
 from prime.repl.process import Launch
 from prime.repl.signals import Inspection
+from prime.repl.template import Template
 from prime.sessions import Sessions
 from prime.shown import context_line
 from prime.snapshots import Snapshots
@@ -62,13 +64,12 @@ async def workshop(
     session: str | None = None,
     tools: Iterable[Tool] = (),
     window: Callable[[], int | None] = lambda: None,
-    pool: Pool | None = None,
 ) -> AsyncIterator[Workshop]:
     """Open a session, a new one by default, and everything that cells need; close it all at the end, and end every
     process that its cells and tools have started.
 
     ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``window``
-    gives the model's, in tokens. ``pool`` holds the kernels of a family of agents, by default this one's alone.
+    gives the model's, in tokens.
 
     Raises:
         LogError: the session cannot be opened.
@@ -89,29 +90,47 @@ async def workshop(
         history = History(log.store, sessions if config.recall_scope == "all" else None)
         recall = (*history.tools(), *Notes(log).tools(), *info.tools(), *names.tools())
         catalogue = Catalogue((*BUILTIN, *recall, *tools))
-        launch = Launch(config.python or sys.executable, folder, guest.limited(environment, config.memory_limit_bytes))
-        repl = KernelRepl(
-            catalogue.bindings(),
-            launch,
-            waits=catalogue.waits(),
-            generation=log.state.kernel.generation + 1,
-            output_limit=config.output_limit_bytes,
-            pool=pool or Pool(config.max_kernels),
-        )
         workspace = Workspace(folder, environment)
-        cells = Cells(
-            log, repl, catalogue, workspace, caps.limits(config), lambda: context_line(context.used(), context.window())
-        )
-        async with guarding(mark, fresh=resumed is None), peek.answering(owner, repl.inspect):
+        async with guarding(mark, fresh=resumed is None), _kernels(config) as pool:
+            repl = KernelRepl(
+                catalogue.bindings(),
+                Launch(_python(config), folder, guest.limited(environment, config.memory_limit_bytes)),
+                waits=catalogue.waits(),
+                generation=log.state.kernel.generation + 1,
+                output_limit=config.output_limit_bytes,
+                pool=pool,
+            )
+            line = partial(_context_line, context)
+            cells = Cells(log, repl, catalogue, workspace, caps.limits(config), line)
             snapshots = Snapshots(log, repl, owner, config.home)
-            try:
-                if config.snapshot != "off":
-                    await snapshots.offer()
-                yield Workshop(log, context, cells, snapshots)
-                if config.snapshot != "off":
-                    await snapshots.take()
-            finally:
-                await repl.close()
+            async with peek.answering(owner, repl.inspect):
+                try:
+                    if config.snapshot != "off":
+                        await snapshots.offer()
+                    yield Workshop(log, context, cells, snapshots)
+                    if config.snapshot != "off":
+                        await snapshots.take()
+                finally:
+                    await repl.close()
+
+
+@asynccontextmanager
+async def _kernels(config: Config) -> AsyncIterator[Pool]:
+    """Give an empty pool for the kernels of a session, with the template that they are forked from."""
+    template = Template(_python(config), config.guest_environment) if config.kernel_template else None
+    pool = Pool(config.max_kernels, template=template)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def _python(config: Config) -> str:
+    return config.python or sys.executable
+
+
+def _context_line(context: Context) -> str:
+    return context_line(context.used(), context.window())
 
 
 async def _names(repl: KernelRepl) -> tuple[Sequence[tuple[str, str]], int] | None:

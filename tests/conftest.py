@@ -3,6 +3,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import kernels
 import pytest
 from hypothesis import settings
 
@@ -12,6 +13,14 @@ from prime.verify import verify
 settings.register_profile("local", deadline=None, max_examples=60)
 settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forked", action="store_true", help="fork the kernels of tests from a template")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    kernels.FORKED = config.getoption("--forked")
 
 
 @pytest.fixture(scope="session")

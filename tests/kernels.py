@@ -14,6 +14,7 @@ from prime_kernel.wire import Binding, Parameter
 
 from prime import guest
 from prime.repl.kernel import KernelRepl
+from prime.repl.pool import Pool
 from prime.repl.process import Launch
 from prime.repl.signals import (
     CallCancelled,
@@ -27,6 +28,7 @@ from prime.repl.signals import (
     Started,
     Value,
 )
+from prime.repl.template import Template
 
 _VALUE = Parameter("value", "Any", None, False)
 
@@ -106,6 +108,18 @@ class Seen:
         return "".join(output.text for output in self.outputs if output.stream == stream and not output.late)
 
 
+#: Whether kernels are forked from a template: the whole suite has to run on those too (``pytest --forked``).
+FORKED = False
+
+
+class ForkedRepl(KernelRepl):
+    """A repl with a pool of its own, which ends with it."""
+
+    async def close(self) -> None:
+        await super().close()
+        await self._pool.close()
+
+
 class Kernel:
     """A repl whose host calls are answered."""
 
@@ -180,4 +194,7 @@ def kernel(
 ) -> Kernel:
     """Return a kernel that is started by its first cell."""
     environment = guest.environment(os.environ) if environment is None else environment
-    return Kernel(KernelRepl(BINDINGS, Launch(python, cwd, environment, patience_s), **options))
+    launch = Launch(python, cwd, environment, patience_s)
+    if FORKED and "pool" not in options:
+        return Kernel(ForkedRepl(BINDINGS, launch, pool=Pool(template=Template(python, environment)), **options))
+    return Kernel(KernelRepl(BINDINGS, launch, **options))

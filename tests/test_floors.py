@@ -116,7 +116,7 @@ LOCAL_IMPORTS = {
 }
 
 #: Imports of the guest by its full name. The package is only importable once this file has loaded it.
-ABSOLUTE_IMPORTS = {("prime_kernel.launch", "prime_kernel.app")}
+ABSOLUTE_IMPORTS = {("prime_kernel.launch", "prime_kernel.app"), ("prime_kernel.launch", "prime_kernel.template")}
 
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 8
 

@@ -295,7 +295,7 @@ class KernelRepl:
 
     async def _launched(self) -> tuple[LiveKernel, Started]:
         try:
-            live = LiveKernel(self._generation, self._setup, self._launch)
+            live = LiveKernel(self._generation, self._setup, self._launch, self._pool.template)
             try:
                 return live, await live.start()
             except BaseException:

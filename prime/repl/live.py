@@ -50,6 +50,7 @@ from prime.repl.signals import (
     Started,
     Value,
 )
+from prime.repl.template import Template
 
 #: Seconds a kernel may take to become ready.
 START_TIMEOUT_S = 60.0
@@ -86,11 +87,12 @@ class LiveKernel:
         lost: resolves, once the process is gone, with the reason in words.
     """
 
-    def __init__(self, generation: int, setup: Setup, launch: Launch) -> None:
+    def __init__(self, generation: int, setup: Setup, launch: Launch, template: Template | None = None) -> None:
         self.generation = generation
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._setup = setup
         self._launch = launch
+        self._template = template
         self._targets = {binding.target for binding in setup.bindings}
         self._folder = Folder()
         self._bridge = Bridge(secrets.token_hex(16), setup, self._frame, self._bridge_lost)
@@ -116,7 +118,7 @@ class LiveKernel:
         key = secrets.token_hex(16).encode()
         connection = self._folder.write_connection(key)
         await self._bridge.listen(self._folder.socket)
-        self._process = await KernelProcess.start(self._launch, self._folder, self._bridge.token)
+        self._process = await KernelProcess.start(self._launch, self._folder, self._bridge.token, self._template)
         self._watch = asyncio.ensure_future(self._watch_process(self._process))
         try:
             async with asyncio.timeout(START_TIMEOUT_S):

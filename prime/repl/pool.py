@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from prime.errors import TooManyKernels
+from prime.repl.template import Template
 
 #: Kernels alive at once. Each takes about 45 MB of memory of its own (``bench.kernel``).
 MAX_KERNELS = 32
@@ -34,13 +35,17 @@ class Pool:
     time that a start may take; they wait here instead, in order, and their time begins with their turn.
     """
 
-    def __init__(self, max_kernels: int = MAX_KERNELS, starts: int | None = None) -> None:
+    def __init__(
+        self, max_kernels: int = MAX_KERNELS, starts: int | None = None, template: Template | None = None
+    ) -> None:
         """Make an empty pool.
 
         Args:
             max_kernels: kernels alive at once.
             starts: kernels that start at once; by default as many as there are cores, and two at least.
+            template: what forks them; without one each is started directly.
         """
+        self.template = template
         self._most = max_kernels
         self._gate = asyncio.Semaphore(starts or max(2, cores()))
         self._starting: set[Member] = set()
@@ -70,6 +75,11 @@ class Pool:
     def leave(self, member: Member) -> None:
         """Forget a member, whose kernel is closed."""
         self._members.pop(member, None)
+
+    async def close(self) -> None:
+        """End the template. The kernels are their owners' to close."""
+        if self.template is not None:
+            await self.template.close()
 
     async def _make_room(self, member: Member) -> None:
         while self._full(member):

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from prime_kernel.launch import SOCKET, TOKEN
 from prime import reaper
 from prime.errors import KernelStartFailed
 from prime.repl.death import cause, oom_kills
+from prime.repl.template import Forked, Template
 
 #: Bytes kept of what the process itself prints, for the message when it does not start.
 _TAIL = 8_192
@@ -84,7 +85,7 @@ class Folder:
 class KernelProcess:
     """A started kernel process, the leader of its own process group."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: int, mark: reaper.Mark) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked, output: int, mark: reaper.Mark) -> None:
         self._process = process
         self._mark = mark
         self._descendants: set[psutil.Process] = set()
@@ -94,45 +95,28 @@ class KernelProcess:
         asyncio.get_running_loop().add_reader(output, self._read)
 
     @classmethod
-    async def start(cls, launch: Launch, folder: Folder, token: str) -> KernelProcess:
-        """Start the process.
+    async def start(cls, launch: Launch, folder: Folder, token: str, template: Template | None = None) -> KernelProcess:
+        """Start the process, from ``template`` if it can.
 
         Raises:
             Unusable: the interpreter or the working directory is not there.
+            KernelStartFailed: there is no room for a process now.
         """
-        script = str(Path(prime_kernel.__file__).with_name("launch.py"))
         # also the mark of what it starts: the folder is this process's own
         mark = reaper.Mark("IPYTHONDIR", str(folder.path / "ipython"))
-        variables = {
-            **launch.environment,
-            mark.variable: mark.value,
-            "JPY_PARENT_PID": str(os.getpid()),  # ipykernel ends itself when this process is gone
-            SOCKET: folder.socket,
-            TOKEN: token,
-        }
+        variables = {**launch.environment, mark.variable: mark.value, SOCKET: folder.socket, TOKEN: token}
+        arguments = ("-f", folder.connection_file)
         read, write = os.pipe()
         os.set_blocking(read, False)
+        process: asyncio.subprocess.Process | Forked | None = None
         try:
-            process = await asyncio.create_subprocess_exec(
-                launch.python,
-                script,
-                "-f",
-                folder.connection_file,
-                cwd=launch.cwd,
-                env=variables,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write,
-                stderr=write,
-                start_new_session=True,
-            )
-        except OSError as error:
+            if template is not None:
+                process = await template.fork(launch.python, arguments, launch.cwd, variables, write)
+            if process is None:
+                process = await _start(launch, arguments, variables, write)
+        except BaseException:
             os.close(read)
-            if error.errno in _PASSING:
-                raise KernelStartFailed(f"no process can be started: {error.strerror}") from None
-            raise Unusable(
-                f"no kernel can be started with {launch.python} in {launch.cwd}: {error.strerror or error}; "
-                "check both paths"
-            ) from None
+            raise
         finally:
             os.close(write)
         return cls(process, read, mark)
@@ -225,3 +209,28 @@ class KernelProcess:
         except BlockingIOError:
             return
         self.release()
+
+
+async def _start(
+    launch: Launch, arguments: Sequence[str], variables: Mapping[str, str], output: int
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            launch.python,
+            str(Path(prime_kernel.__file__).with_name("launch.py")),
+            *arguments,
+            cwd=launch.cwd,
+            # ipykernel ends itself when this process is gone
+            env={**variables, "JPY_PARENT_PID": str(os.getpid())},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if error.errno in _PASSING:
+            raise KernelStartFailed(f"no process can be started: {error.strerror}") from None
+        raise Unusable(
+            f"no kernel can be started with {launch.python} in {launch.cwd}: {error.strerror or error}; "
+            "check both paths"
+        ) from None
