@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -13,11 +14,13 @@ from servers import Answer, ModelServer
 import prime
 from prime import events as ev
 from prime.log import read
-from prime.messages import Request, text_of
+from prime.messages import Request, TextPart, text_of
+from prime.policies.base import Options
 from prime.projection import message
 from prime.providers.registry import ANTHROPIC_KEY
 from prime.providers.scripted import CHARACTERS_PER_TOKEN, ScriptedProvider
 from prime.sessions import Sessions
+from prime.testing import ScriptedCell, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -157,3 +160,37 @@ async def test_a_server_that_refuses_the_size_gets_a_small_request(
     with Sessions(home).read(agent.session) as store:
         said = [message(entry.event) for entry in read(store) if isinstance(entry.event, ev.SurfaceReplaced)]
     assert any("history.expand" in text_of(each.parts) for each in said if each is not None)
+
+
+async def test_a_turn_that_is_cancelled_before_its_first_request_seals_nothing(home: Path) -> None:
+    async def show(code: str, cell: ScriptedCell) -> object:
+        cell.print("def f(x):\n    return x + 1\n" * 200)
+        return None
+
+    replies = [{"code": "a"}, {"text": "done"}, {"text": "again"}]
+    async with scripted(replies, show, home=home, options=Options(policy="slice")) as stage:
+        await stage.agent.ask("go")
+        said = (TextPart(text="more"),)
+        stage.log.append(ev.InputQueued(input_id="late", kind="inform", parts=said))
+        cancelled = asyncio.Event()
+        cancelled.set()
+        assert (await stage.loop.turn(cancelled)).reason == "cancelled"
+        assert list(stage.log.entries(types=("surface_replaced",))) == []
+        await stage.agent.ask("now")
+        assert len(list(stage.log.entries(types=("surface_replaced",)))) == 1
+
+
+async def test_words_too_large_for_the_model_end_their_turn_and_are_found_again(home: Path) -> None:
+    replies = [{"error": {"code": "overflow", "message": "too long"}}, {"code": "look"}, {"text": "found"}]
+
+    async def look(code: str, cell: ScriptedCell) -> object:
+        told = await cell.call("history.turn", n=1)
+        return "the needle" in str(told)
+
+    async with scripted(replies, look, home=home) as stage:
+        answer = await stage.agent.ask("x " * 8_000 + "the needle " + "y " * 8_000)
+        assert (answer.reason, answer.detail) == ("error", "overflow: too long")
+        assert list(stage.log.entries(types=("surface_replaced",))) == []
+        assert (await stage.agent.ask("what did I say?")).text == "found"
+        (ended,) = stage.log.entries(types=("cell_ended",))
+        assert text_of(ended.event.shown).startswith("True")

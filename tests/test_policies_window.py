@@ -89,6 +89,16 @@ def test_a_directory_says_where_everything_is() -> None:
             assert call in ("history.search", "history.turn", "history.step", "history.expand", "notes.write")
 
 
+def test_the_smallest_tail_is_more_than_words_of_the_host() -> None:
+    with session(WINDOW) as turns:
+        turns.begin("go")
+        fill(turns, 3)
+        turns.step(replace(Step("", [LARGE]), notice="mind the gap"))
+        turns.context.renew()
+        request = turns.send()
+        assert [message.role for message in request.messages] == ["user", "assistant", "tool", "user"]
+
+
 def test_names_alive_are_listed_with_their_types() -> None:
     with session(WINDOW) as turns:
         turns.begin("go")
