@@ -91,7 +91,8 @@ def test_what_is_typed_while_it_works_steers_it(home: Path, chat: Chat) -> None:
     terminal.send("Go\r")
     terminal.expect_exact("→ tools.glob")
     terminal.send("another way\r")
-    terminal.expect("another way")
+    while not any(one["type"] == "input_queued" and one["kind"] == "steer" for one in entries(home)):
+        terminal.expect([pexpect.TIMEOUT, ".+"], timeout=0.05)  # it is an ask once the turn has ended: wait for it
     go.touch()
     terminal.expect_exact("[steer: another way]")
     terminal.expect_exact("Steered.")
