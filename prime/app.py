@@ -23,6 +23,7 @@ from prime.config import Config, load
 from prime.context import Context
 from prime.errors import PrimeError
 from prime.history import History
+from prime.idle import reclaiming
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -103,15 +104,16 @@ async def workshop(
             line = partial(_context_line, context)
             cells = Cells(log, repl, catalogue, workspace, caps.limits(config), line)
             snapshots = Snapshots(log, repl, owner, config.home)
-            async with peek.answering(owner, repl.inspect):
-                try:
-                    if config.snapshot != "off":
-                        await snapshots.offer()
+            kept = snapshots if config.snapshot != "off" else None
+            try:
+                if kept is not None:
+                    await kept.offer()
+                async with peek.answering(owner, repl.inspect), reclaiming(log, repl, kept, config.kernel_idle_s):
                     yield Workshop(log, context, cells, snapshots)
-                    if config.snapshot != "off":
-                        await snapshots.take()
-                finally:
-                    await repl.close()
+                if kept is not None:
+                    await kept.take()
+            finally:
+                await repl.close()
 
 
 @asynccontextmanager

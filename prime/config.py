@@ -104,6 +104,7 @@ class Config(BaseModel):
         tape_profile: ``v4`` keeps words whole, ``v3`` takes excerpts, also of the person's.
         tape_locators: ``long`` prints the whole call on the line of each result.
         recall_scope: what ``history`` may look into: the session alone, or all sessions in ``home``.
+        kernel_idle_s: time without use after which a kernel is ended that holds nothing, or nothing that is not saved.
         kernel_template: whether kernels are forked from one that has imported everything; Linux only.
         idle_timeout_s: silence of a streaming model that counts as a failure.
         snapshot: when the variables are saved for a later kernel: at the ``close`` of a session, also after each
@@ -142,6 +143,7 @@ class Config(BaseModel):
     tape_profile: Literal["v4", "v3"] = "v4"
     tape_locators: Literal["long", "short"] = "long"
     recall_scope: Literal["session", "all"] = "session"
+    kernel_idle_s: float = Field(600.0, gt=0)
     kernel_template: bool = False
     idle_timeout_s: float = Field(120.0, gt=0)
     snapshot: Literal["close", "turn", "off"] = "close"

@@ -49,13 +49,14 @@ class Snapshots:
         refused = await asyncio.to_thread(self._objection, path, saved.size)
         self._repl.restore(Snapshot(path, saved.size, tuple(saved.names), refused))
 
-    async def take(self) -> Saved | None:
-        """Save the variables if cells have run that no snapshot covers; return what was saved, None when nothing was.
+    async def take(self, *, again: bool = False) -> Saved | None:
+        """Save the variables if cells have run that no snapshot covers, or ``again`` anyhow; return what was saved,
+        None when nothing was.
 
         The file of the snapshot before it is deleted, unless a restore of it has left names out.
         """
         kernel = self._log.state.kernel
-        if not kernel.unsaved or not kernel.alive or not self._log.state.trace.quiet:
+        if not (kernel.unsaved or again) or not kernel.alive or not self._log.state.trace.quiet:
             return None
         if not kernel.names and kernel.snapshot is None:
             return None

@@ -147,6 +147,10 @@ class ScriptedRepl:
     def restore(self, snapshot: Snapshot) -> None:
         """See :meth:`prime.repl.signals.Repl.restore`: there are no variables."""
 
+    async def give_up(self, reason: str, *, saved: bool = False) -> bool:
+        """Do nothing: there is no process."""
+        return False
+
     async def prewarm(self) -> None:
         """Do nothing: there is no process."""
 

@@ -58,6 +58,7 @@ FLOORS: dict[str, float] = {
     "prime.namespace": 4.5,
     "prime.peek": 4.5,
     "prime.snapshots": 4.5,
+    "prime.idle": 5,
     "prime.caps": 6,
     "prime.shown": 6,
     "prime.dispatch": 6,

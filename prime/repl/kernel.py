@@ -77,6 +77,7 @@ class KernelRepl:
         self._deadline: Deadline | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._parting: asyncio.Task[None] | None = None
+        self._saving: asyncio.Future[None] | None = None
         self._busy = False
         self._early = asyncio.Event()  # interrupted before the cell was submitted
         self._closed = False
@@ -91,6 +92,8 @@ class KernelRepl:
 
         After ``CallCancelled`` an answer to the call is still owed: the cell ends when every call is answered.
         """
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
         if self._busy:
             raise CellBusy("a cell is running in this kernel; wait for its end or interrupt it")
         self._busy = True
@@ -146,10 +149,13 @@ class KernelRepl:
         if self._live is None or self._live.lost.done():
             return None
         self._busy = True
+        self._saving = asyncio.get_running_loop().create_future()
         try:
             return await self._live.save(path)
         finally:
             self._busy = False
+            self._saving.set_result(None)
+            self._saving = None
 
     def restore(self, snapshot: Snapshot) -> None:
         """See :meth:`prime.repl.signals.Repl.restore`."""
@@ -160,16 +166,18 @@ class KernelRepl:
         if self._live is None and self._starting is None and not self._closed:
             self._starting = asyncio.ensure_future(self._start())
 
-    async def give_up(self, reason: str) -> bool:
-        """End the kernel, for ``reason``, if nobody would miss it: no cell runs, and neither a name nor a child process
-        is alive. Tell whether that was so. The next cell starts another one."""
+    async def give_up(self, reason: str, *, saved: bool = False) -> bool:
+        """See :meth:`prime.repl.signals.Repl.give_up`."""
         live = self._live
-        found = None if live is None or self._busy else await live.inspect()
-        if live is None or found is None or not found.answered or found.names or self._busy or live.has_children:
+        if live is None or self._busy or live.has_children or not (saved or await self._empty(live)) or self._busy:
             return False
         self._parting = asyncio.ensure_future(live.close(reason))
         await asyncio.shield(self._parting)
         return True
+
+    async def _empty(self, live: LiveKernel) -> bool:
+        found = await live.inspect()
+        return found is not None and found.answered and not found.names
 
     async def close(self) -> None:
         """See :meth:`prime.repl.signals.Repl.close`."""

@@ -259,6 +259,11 @@ class Repl(Protocol):
         """Have each kernel process that is started from now on restore this; ``Started`` says what came of it."""
         ...
 
+    async def give_up(self, reason: str, *, saved: bool = False) -> bool:
+        """End the kernel, for ``reason``, if nobody would miss it: no cell runs, no child process lives and there is no
+        name, or what there is was ``saved``. Tell whether that was so. The next cell starts another one."""
+        ...
+
     async def prewarm(self) -> None:
         """Start the kernel now, in the background, so that the first cell need not wait. Failures show at ``run``."""
         ...
