@@ -185,6 +185,19 @@ def test_one_result_larger_than_the_window_is_folded_by_force_under_pressure() -
         assert turns.context.used() < 1_600
 
 
+def test_a_new_window_that_is_full_at_once_is_made_smaller_still() -> None:
+    with session(Options(policy="auto", lead=0), window=3_000) as turns:
+        turns.begin("go")
+        turns.step(Step("", [Cell(code(4_000))]))
+        turns.context.renew()
+        turns.step(Step("", [Cell(code(2_000))]))
+        turns.context.renew()
+        turns.step(Step("", [Cell(code(11_000))]))
+        turns.send()
+        assert max(turns.sizes) < 2_400
+        assert "left the window to make room" in turns.texts()[-1]
+
+
 def test_a_result_with_pictures_gives_them_up() -> None:
     with session(Options(policy="auto"), window=2_000) as turns:
         turns.begin("go")

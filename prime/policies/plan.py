@@ -22,9 +22,10 @@ def plan(options: Options, view: View, originals: Originals) -> tuple[Operation,
         tape.seal(draft, view, originals, options.tape)
     if view.refused:
         window.recover(draft, view, originals, options)
-    elif view.asked:
+        return tuple(draft.operations)
+    if view.asked:
         window.renew(draft, view, originals)
-    elif options.policy in ("window", "auto"):
+    if options.policy in ("window", "auto"):
         _make_room(draft, view, originals, options)
     return tuple(draft.operations)
 
