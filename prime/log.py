@@ -109,7 +109,7 @@ class Log:
         Raises:
             CorruptLog, UnsupportedLog: as far as reading gets there.
         """
-        return read(self._store, start, end, types=types)
+        return read(self._store, start, end, types=types, session=self.session)
 
     def pick(self, seqs: Sequence[int]) -> tuple[ev.Entry, ...]:
         """Return the stored entries of these seqs, in the given order."""
@@ -183,11 +183,16 @@ class Log:
 
 
 def read(
-    store: Store, start: int = 0, end: int | None = None, *, types: Sequence[str] | None = None
+    store: Store,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    types: Sequence[str] | None = None,
+    session: str | None = None,
 ) -> Iterator[ev.Entry]:
     """Yield the entries of a stored log in order, as :meth:`Log.entries` does. The session's name in each entry is that
-    of the file's newest owner."""
-    session = owner(store)
+    of the file's newest owner, which is looked up unless it is given."""
+    session = owner(store) if session is None else session
     for row in store.rows(start, end, types):
         yield decode(row, session, store.blob)
 

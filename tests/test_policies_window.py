@@ -176,6 +176,24 @@ def test_a_refused_request_becomes_small_under_every_policy(policy: Any) -> None
         assert not turns.context.recover()
 
 
+def test_a_stub_of_a_folded_result_names_the_original() -> None:
+    log = "".join(f"2026-01-01 12:00:00 INFO step {n} of many went well\n" for n in range(400))
+    log += "".join(f"2026-01-01 12:00:00 ERROR no {'abcdefgh'[n]} left on the device\n" for n in range(8))
+    with session(Options(policy="fold")) as turns:
+        turns.turn("first", Step("", [LARGE]))
+        turns.begin("second")
+        turns.step(Step("", [Cell(log)]))
+        turns.send()
+        turns.log.append(ev.StepEnded(outcome="overflow"))
+        assert turns.context.recover()
+        first, second = turns.replaced("fold")
+        (original,) = [entry for entry in turns.log.entries(types=("cell_ended",)) if entry.seq == first.event.start]
+        assert second.event.start == first.seq
+        assert second.event.sources == (original.seq, first.seq)
+        text = text_of(second.event.message.parts)
+        assert f"`await history.expand(seq={original.seq}, format=1)` returns the whole output" in text
+
+
 def test_one_result_larger_than_the_window_is_folded_by_force_under_pressure() -> None:
     with session(Options(policy="auto"), window=2_000) as turns:
         turns.begin("go")
