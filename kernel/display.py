@@ -16,6 +16,9 @@ TEXT_LIMIT = 262_144
 #: Seconds a display method of the user's may take.
 TIME_LIMIT_S = 5.0
 
+#: Seconds an image may take: a figure with much in it is drawn slowly.
+IMAGE_LIMIT_S = 20.0
+
 #: Numbers shown of a sequence of numbers.
 _ROW = 1_000
 
@@ -39,16 +42,18 @@ def text(value: Any, printers: dict[str, Any]) -> str:
         return guarded(value, lambda: _row(value))
     if type(value) in {list, tuple, dict, set, frozenset} and _all_plain(value):
         return guarded(value, lambda: _pretty(value, {}))
-    with policy.limited(TIME_LIMIT_S):
-        return guarded(value, lambda: _pretty(value, printers))
+    return guarded(value, lambda: _pretty(value, printers), TIME_LIMIT_S)
 
 
-def guarded(value: Any, render: Callable[[], str]) -> str:
-    """Return what ``render`` returns, or a stub that names the type and what went wrong."""
+def guarded(value: Any, render: Callable[[], str], limit_s: float | None = None) -> str:
+    """Return what ``render`` returns within ``limit_s`` seconds, or a stub that names the type and what went wrong."""
     try:
-        return render()
+        if limit_s is None:
+            return render()
+        with policy.limited(limit_s):
+            return render()
     except RenderTimeout:
-        why = f"its representation took longer than {TIME_LIMIT_S:g} s"
+        why = f"its representation took longer than {limit_s or TIME_LIMIT_S:g} s"
     except CellInterrupt:
         raise
     except BaseException as error:  # a sys.exit() in it, too, is no reason to end the cell

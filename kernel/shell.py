@@ -20,7 +20,7 @@ from traitlets import Type
 
 from . import commands, display, failure, forks, forms, lease, magics
 from .bridge import Bridge, Call
-from .interrupt import CELL_FILE, policy
+from .interrupt import CELL_FILE
 from .names import is_builtin
 from .source import tree
 from .wire import CALL_KEY
@@ -64,12 +64,14 @@ class Formatter(DisplayFormatter):
             if shown is not obj:
                 data["text/plain"] += f"\n[shown scaled down to {shown.size[0]}x{shown.size[1]}]"
             for mime in (*_IMAGES, _SVG):
-                image = self._form(mime, shown, bundle)
+                image, stub = self._form(mime, shown, bundle)
+                if stub and stub not in data["text/plain"]:
+                    data["text/plain"] += f"\n[{mime}: {stub}]"
                 if isinstance(image, (str, bytes)):
                     data[mime] = image
                     return ""
             if forms.bare(data["text/plain"]):
-                found = {mime: self._form(mime, obj, bundle) for mime in forms.FORMS}
+                found = {mime: self._form(mime, obj, bundle)[0] for mime in forms.FORMS}
                 words = forms.words({mime: form for mime, form in found.items() if form is not None})
                 data["text/plain"] = words or data["text/plain"]
         return ""
@@ -89,25 +91,27 @@ class Formatter(DisplayFormatter):
             return False
         return display.guarded(obj, lambda: str(method())) == "None"
 
-    def _form(self, mime: str, obj: Any, bundle: dict[str, Any]) -> Any:
-        """Return one form of an object: of its bundle, of a registered printer, of its method; None without one."""
+    def _form(self, mime: str, obj: Any, bundle: dict[str, Any]) -> tuple[Any, str]:
+        """Return one form of an object: of its bundle, of a registered printer, of its method; None without one. And
+        what went wrong, if anything."""
         if mime in bundle:
-            return bundle[mime]
+            return bundle[mime], ""
         formatter = self.formatters[mime]
-        found: list[Any] = []
+        form: Any = None
 
         def render() -> str:
+            nonlocal form
             try:
                 printer = formatter.lookup(obj)
             except KeyError:
                 method = get_real_method(obj, formatter.print_method)
-                found.append(None if method is None else method())
+                form = None if method is None else method()
             else:
-                found.append(printer(obj))
+                form = printer(obj)
             return ""
 
-        display.guarded(obj, render)
-        return _data(found[0]) if found else None
+        stub = display.guarded(obj, render, display.IMAGE_LIMIT_S)
+        return _data(form), stub
 
     def _bundle(self, obj: Any) -> dict[str, Any]:
         method = get_real_method(obj, "_repr_mimebundle_")
@@ -119,8 +123,7 @@ class Formatter(DisplayFormatter):
             return ""
 
         if method is not None:
-            with policy.limited(display.TIME_LIMIT_S):
-                display.guarded(obj, render)
+            display.guarded(obj, render, display.TIME_LIMIT_S)
         return bundle if isinstance(bundle, dict) else {}
 
 

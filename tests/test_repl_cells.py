@@ -70,7 +70,10 @@ async def test_output_of_children_is_captured(shared: Kernel) -> None:
         ("def __repr__(self): raise ValueError('secret')", "<Odd; its representation raised ValueError>"),
         ("def __repr__(self): return 3", "<Odd; its representation raised TypeError>"),
         ("def __getattr__(self, name): raise RuntimeError(name)", "Odd"),
-        ("def _repr_png_(self): raise OSError\n    def __repr__(self): return 'fine'", "fine"),
+        (
+            "def _repr_png_(self): raise OSError\n    def __repr__(self): return 'fine'",
+            "fine\n[image/png: <Odd; its representation raised OSError>]",
+        ),
         ("def _ipython_display_(self): raise OSError\n    def __repr__(self): return 'fine'", "fine"),
     ],
 )

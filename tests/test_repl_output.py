@@ -156,7 +156,6 @@ async def test_a_flood_comes_in_pieces(shared: Kernel) -> None:
 
 
 async def test_tables_are_bounded_and_say_their_shape(shared: Kernel) -> None:
-    pytest.importorskip("pandas")
     text = await shared.value("import pandas as pd\npd.DataFrame(0, index=range(100_000), columns=range(50))")
     assert text.endswith("[100000 rows x 50 columns]")
     assert len(text) < 4_000
@@ -164,7 +163,6 @@ async def test_tables_are_bounded_and_say_their_shape(shared: Kernel) -> None:
 
 
 async def test_a_progress_bar_is_one_line(shared: Kernel) -> None:
-    pytest.importorskip("tqdm")
     seen = await shared.cell("from tqdm.auto import tqdm\nfor n in tqdm(range(30), mininterval=0): pass")
     (line,) = model_sees(seen).splitlines()
     assert line.startswith("100%")
