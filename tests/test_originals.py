@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strategies import cell_ended
 from turns import Cell, Step, Turns, session
 
 from prime import events as ev
@@ -29,16 +30,10 @@ def test_an_output_is_whole_and_as_a_terminal_shows_it() -> None:
         turns.log.append(ev.CellOutput(cell="older", stream="stdout", text="late", late=True))
         turns.log.append(ev.CellOutput(cell="x", stream="stdout", text="late", late=True))
         turns.log.append(ev.CellOutput(cell="x", stream="result", text="5"))
-        turns.log.append(ended("x", "c"))
+        turns.log.append(cell_ended("x", "c"))
         output = originals(turns).output(len(turns.log) - 1)
         assert (output.text, output.target, output.called, output.recalled) == ("299\n5", None, (), ())
         turns.log.append(ev.StepEnded(outcome="done"))
-
-
-def ended(cell: str, call_id: str) -> ev.CellEnded:
-    from strategies import cell_ended
-
-    return cell_ended(cell, call_id)
 
 
 def test_the_form_of_a_tool_is_known_when_it_is_all_there_is() -> None:

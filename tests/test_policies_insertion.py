@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from logs import fresh_store
-from turns import AFTER, Cell, Step, Turns, begun, checked, session
+from turns import AFTER, Cell, Step, Turns, begun, session
 
 from prime import events as ev
 from prime.messages import text_of
 from prime.policies.base import Options
 from prime.policies.fold import fold
+from prime.verify import verify
 
 FOLD = Options(policy="fold")
 #: A log of which most is dropped.
@@ -117,7 +118,7 @@ def test_what_was_sent_is_not_folded_later_also_not_by_a_failed_attempt() -> Non
         again.turn("go on", Step("", [Cell(LOG)]))
         _, second = results(again)
         assert [made.sources for made in folded(again)] == [(second.seq,)]
-        checked(store)
+        verify(store)
 
 
 def test_a_result_that_no_request_has_held_is_folded_in_the_next_turn() -> None:
@@ -162,3 +163,16 @@ def test_a_folded_result_is_sealed_under_its_original() -> None:
         text = text_of(entry.event.message.parts)
         assert f"seq {result.seq} · repl · {len(LOG)} chars · history.expand(seq={result.seq}, format=1)" in text
         assert set(entry.event.sources) >= {result.seq, turns.replaced("fold")[0].seq}
+
+
+def test_a_result_that_is_folded_and_sealed_at_once_is_named_by_its_original() -> None:
+    with session(Options(policy="slice")) as turns:
+        turns.begin("go")
+        turns.step(Step("", [Cell(LOG), Cell(LOG), Cell(LOG)]))
+        turns.end()  # cancelled before a request held the results
+        turns.begin("next")
+        turns.send()
+        assert [entry.event.policy for entry in turns.replaced()] == ["fold", "fold", "fold", "tape"]
+        text = text_of(turns.replaced("tape")[0].event.message.parts)
+        for result in results(turns):
+            assert f"seq {result.seq} · repl · {len(LOG)} chars" in text

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logs import fresh_store
-from turns import Cell, Step, Turns, begun, checked, code, session
+from turns import Cell, Step, Turns, begun, code, session
 
 from prime import events as ev
 from prime.messages import text_of
 from prime.policies.base import Options, TapeOptions
+from prime.verify import verify
 
 POLICIES = ("transcript", "fold", "slice", "window", "auto")
 
@@ -99,7 +100,7 @@ def test_a_resumed_session_goes_on_as_the_same_process_would(
         again = begun(other, chosen, window=window, usage=False)
         play(again, more)
         assert [entry.event for entry in again.log.entries()] == [entry.event for entry in whole.log.entries()]
-        checked(other)
+        verify(other)
 
 
 @given(options, sessions, st.sampled_from([3_000, 8_000]))

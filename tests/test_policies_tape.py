@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import fresh_store
-from turns import Cell, Step, Turns, begun, checked, code, session
+from turns import Cell, Step, Turns, begun, code, session
 
 from prime import events as ev
 from prime.messages import CallPart, Message, TextPart, text_of
@@ -21,6 +21,7 @@ from prime.policies.base import Item, Options, TapeOptions, View
 from prime.policies.draft import Draft
 from prime.policies.entry import INDEX_CHARS, MAX_RESULTS, Result, Said, SealedTurn, rendered
 from prime.surface import Node
+from prime.verify import verify
 
 SLICE = Options(policy="slice")
 #: What a cell shows: more than an entry takes, and never folded.
@@ -181,7 +182,7 @@ def test_a_changed_limit_leaves_earlier_entries_and_a_resumed_session_seals_what
         assert len(after) == 2
         assert len(text_of(after[1].event.message.parts)) <= 256 < len(text_of(before[0].event.message.parts))
         assert before[0].seq in again.seqs
-        checked(store)
+        verify(store)
 
 
 def test_entries_of_another_policy_or_version_are_frozen_too() -> None:

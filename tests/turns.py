@@ -18,7 +18,7 @@ from prime.messages import CallPart, Header, ImagePart, Request, TextPart, Usage
 from prime.policies.base import Options
 from prime.projection import message
 from prime.store.base import Store
-from prime.verify import Report, verify
+from prime.verify import verify
 
 AFTER = "[context: 100 tokens]"
 
@@ -64,7 +64,6 @@ class Turns:
     starts: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     surfaces: list[list[tuple[int, bool]]] = field(default_factory=list)
-    _count: int = 0
 
     def turn(self, words: str = "go", *steps: Step, images: int = 0) -> None:
         """Write a whole turn; it ends with the reply ``done`` when the last step asks for cells."""
@@ -82,7 +81,6 @@ class Turns:
 
     def say(self, words: str, *, images: int = 0) -> None:
         """Let a person say something in the open turn."""
-        self._count += 1
         parts = (TextPart(text=words), *[ImagePart(media_type="image/png", data="AAAA")] * images)
         name = f"i{len(self.log)}"
         self.log.append(ev.InputQueued(input_id=name, kind="ask", parts=parts))
@@ -164,7 +162,7 @@ def session(options: Options, *, window: int | None = None, usage: bool = True) 
     """Give a fresh session; at the end its whole log is checked, every request with it."""
     with fresh_store() as store:
         yield begun(store, options, window=window, usage=usage)
-        checked(store)
+        verify(store)
 
 
 def begun(store: Store, options: Options, *, window: int | None = None, usage: bool = True) -> Turns:
@@ -175,8 +173,3 @@ def begun(store: Store, options: Options, *, window: int | None = None, usage: b
     else:
         log.append(ev.SessionResumed(version="0"))
     return Turns(log, Context(log, options, window=lambda: window), usage=usage)
-
-
-def checked(store: Store) -> Report:
-    """Check a stored log and every request of it."""
-    return verify(store)
