@@ -1,13 +1,17 @@
 """Other projects' executors as subjects of :mod:`bench.kernel`, those of them that are installed beside it.
 
+    pip install smolagents 'autogen-ext[jupyter-executor]' ipybox 'mcp<1.27'
+
 Their own log, approvals and context are none of this: a cell of ours includes its durable log entries, theirs does not.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 from bench.subjects import RunCell
 
@@ -61,7 +65,21 @@ async def _autogen() -> AsyncIterator[RunCell]:
         yield run
 
 
+@asynccontextmanager
+async def _ipybox() -> AsyncIterator[RunCell]:
+    from ipybox import CodeExecutor  # noqa: PLC0415 - an optional peer
+
+    with tempfile.TemporaryDirectory() as images:
+        async with CodeExecutor(images_dir=Path(images), approve_tool_calls=False, log_level="ERROR") as executor:
+
+            async def run(code: str) -> str:
+                return str((await executor.execute(code)).text or "")
+
+            yield run
+
+
 _PEERS: dict[str, tuple[str, Opened]] = {
     "smolagents, in process": ("smolagents.local_python_executor", _smolagents),
     "autogen-ext Jupyter": ("autogen_ext.code_executors.jupyter", _autogen),
+    "ipybox, no sandbox": ("ipybox", _ipybox),
 }

@@ -158,8 +158,6 @@ ran.clear()
 
 
 async def test_arrays_and_frames_show_their_shape(k: Kernel) -> None:
-    pytest.importorskip("numpy")
-    pytest.importorskip("pandas")
     await k.cell("import numpy, pandas\na = numpy.zeros((3, 4))\nt = pandas.DataFrame({'x': [1, 2]})\ns = t['x']")
     inspection = await k.repl.inspect()
     assert inspection is not None
