@@ -12,7 +12,9 @@ from turns import Cell, Step, Turns, begun, code, session
 
 from prime import events as ev
 from prime.messages import text_of
+from prime.originals import StoredOriginals
 from prime.policies.base import Options, TapeOptions
+from prime.policies.plan import plan
 from prime.verify import verify
 
 POLICIES = ("transcript", "fold", "slice", "window", "auto")
@@ -126,6 +128,17 @@ def test_transcript_changes_nothing() -> None:
         for _ in range(4):
             turns.turn("go", Step("", [Cell("line\n" * 2_000)]))
         assert turns.replaced() == []
+
+
+def test_slice_seals_at_the_first_step_of_a_turn_only() -> None:
+    with session(Options(policy="transcript")) as turns:
+        turns.turn("first", Step("", [Cell(code(9_000))]))
+        turns.begin("second")
+        originals = StoredOriginals(turns.log.entries)
+        made = plan(Options(policy="slice"), turns.context.view(), originals)
+        assert [operation.policy for operation in made if isinstance(operation, ev.SurfaceReplaced)] == ["tape"]
+        turns.step(Step("", [Cell()]))
+        assert plan(Options(policy="slice"), turns.context.view(), originals) == ()
 
 
 def test_auto_seals_at_the_threshold_and_switches_when_that_is_not_enough() -> None:

@@ -55,6 +55,15 @@ def test_under_pressure_what_is_old_leaves_and_the_newest_stays() -> None:
             )
             assert roles[0] == "user"
         assert max(turns.sizes) < 8_000
+        assert turns.replaced("tape") == []
+
+
+def test_a_small_window_keeps_a_quarter_of_it() -> None:
+    with session(Options(policy="window", lead=0), window=10_000) as turns:
+        turns.begin("go")
+        fill(turns, 12)
+        assert len(directories(turns)) >= 1
+        assert turns.replaced("fold") == []  # no result had to be taken away
 
 
 def test_a_directory_says_where_everything_is() -> None:
