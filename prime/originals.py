@@ -21,6 +21,8 @@ READ = "tools.read"
 FINGERPRINT = 8
 #: Characters from which a text that a cell got back counts as recalled: shorter ones are names and figures.
 RECALLED = 64
+#: Characters of an output that is kept: a turn that is too small to be sealed is asked for again with every turn.
+_REMEMBERED = 2_000
 #: Entries looked through at first for the start of a cell, four times as many at each further try.
 _LOOK_BACK = 64
 
@@ -39,11 +41,20 @@ class StoredOriginals:
         self._reads: list[Read] = []
         self._newest: dict[tuple[str, str], list[Read]] = {}
         self._through = 0
+        self._outputs: dict[int, Output] = {}
         self._backoff = Backoff()
         self._counted = 0
 
     def output(self, seq: int) -> Output:
         """See :meth:`prime.policies.base.Originals.output`."""
+        found = self._outputs.get(seq)
+        if found is None:
+            found = self._output(seq)
+            if len(found.text) <= _REMEMBERED:
+                self._outputs[seq] = found
+        return found
+
+    def _output(self, seq: int) -> Output:
         (result,) = self._entries(seq, seq + 1)
         if isinstance(result.event, ev.CallRefused):
             return Output(text=result.event.text, called=(result.event.name,))
