@@ -23,7 +23,7 @@ from tornado.ioloop import IOLoop
 from traitlets import Type
 from traitlets.config import Config
 
-from . import forks, stray
+from . import commands, forks, stray
 from .bridge import Bridge, end_process
 from .cell import Cells
 from .interrupt import InterruptibleKernel, policy
@@ -155,6 +155,7 @@ def main(argv: Sequence[str], path: str, token: str) -> None:
     if received is None or not isinstance(received[0], Setup):
         raise WireError("the host did not answer with its set-up")
     inherit_context()
+    commands.mark()
     app.kernel.cells = Cells(app.kernel.shell, bridge, received[0])
     loop = IOLoop.current().asyncio_loop  # type: ignore[attr-defined]
     bridge.snapshot = Snapshots(app.kernel.shell, bridge, app.kernel.cells, loop).request

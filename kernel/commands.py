@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import IO
 
 from .interrupt import policy
+from .marks import FOLDER, SESSION
 
 #: Takes a piece of output.
 Writer = Callable[[str], object]
@@ -29,8 +30,16 @@ Writer = Callable[[str], object]
 #: the two seconds in which the host expects an interrupted cell to end.
 _REQUESTS = ((signal.SIGINT, 0.3), (signal.SIGTERM, 0.2))
 
+#: Variables that every program gets, whatever cells do to the environment.
+_always: dict[str, str] = {}
+
 #: Bytes of one read: more than a pipe can hold, so that one takes all there is.
 _READ = 1_048_576
+
+
+def mark() -> None:
+    """Have every program bear the marks that this process has now, by which the host finds it."""
+    _always.update({name: os.environ[name] for name in (SESSION, FOLDER) if name in os.environ})
 
 
 def run(arguments: list[str], script: str | None = None, out: Writer | None = None, err: Writer | None = None) -> int:
@@ -71,6 +80,7 @@ def start(
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE if stderr is None else stderr,
             start_new_session=True,
+            env={**os.environ, **_always},
         )
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from prime_kernel.marks import SESSION
 
 from prime import agent as core
 from prime import caps, guest, models, peek, prompt
@@ -83,7 +84,7 @@ async def workshop(
             raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
         # by its folder: the log of a copied one has the original's id
         owner = sessions.folder(resumed or log.state.session).resolve()
-        mark = Mark(guest.SESSION, str(owner))
+        mark = Mark(SESSION, str(owner))
         environment = {**config.guest_environment, mark.variable: mark.value}
         context = Context(log, options(config), window=window)
         info = ContextInfo(context.used, context.window, context.renew)

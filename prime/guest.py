@@ -17,10 +17,6 @@ PASSED = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLBACKEND", "MPLCONFIGDIR"),
 )
 
-#: The variable that everything started for a session bears, with the path of the session's folder: by it the reaper
-#: knows whose a process is.
-SESSION = "PRIME_SESSION"
-
 #: Nobody sits at this terminal: a program that would ask or page must go on or fail. Not here: ``CI``, by which test
 #: tools and builds do other things than at the user's; ``PYTHONUNBUFFERED``, which makes printing slow, and a program
 #: that ends writes everything anyway. ``ssh`` and ``sudo`` fail by themselves, having no terminal to ask at.

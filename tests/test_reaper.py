@@ -35,6 +35,7 @@ STARTS = {
     "deaf": "subprocess.Popen(['sh', '-c', 'trap \"\" TERM; echo $$ > deaf; sleep 600 & wait; sleep 600'], "
     "start_new_session=True)",
     "bare": "subprocess.Popen(['env', '-i', 'sh', '-c', 'echo $$ > bare; exec sleep 600'], start_new_session=True)",
+    "unmarked": "kept = dict(os.environ); os.environ.clear()\n!sleep 600 & echo $! > unmarked\nos.environ.update(kept)",
     "left": "await tools.bash(command='sleep 600 & echo $! > left')",
     "gone_far": "await tools.bash(command='setsid sh -c \"sleep 600 & echo \\\\$! > gone_far\"')",
 }

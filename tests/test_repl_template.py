@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kernels import Kernel, kernel
+from prime_kernel.marks import SESSION
 
 from prime import guest
 from prime.app import running
@@ -107,10 +108,10 @@ async def test_a_cell_sees_the_same_as_in_one_that_was_started_directly(tmp_path
 async def test_it_is_known_by_its_own_mark_and_has_chances_of_its_own(tmp_path: Path) -> None:
     async with family(tmp_path) as made:
         first, second = (
-            made.new(environment={**guest.environment(os.environ), guest.SESSION: name}) for name in ("one", "two")
+            made.new(environment={**guest.environment(os.environ), SESSION: name}) for name in ("one", "two")
         )
         seen = [psutil.Process(await pid_of(each)).environ() for each in (first, second)]
-        assert [each[guest.SESSION] for each in seen] == ["one", "two"]
+        assert [each[SESSION] for each in seen] == ["one", "two"]
         own = [await each.value("__import__('os').environ['IPYTHONDIR']") for each in (first, second)]
         assert [repr(each["IPYTHONDIR"]) for each in seen] == own
         drawn = [
@@ -188,7 +189,7 @@ async def test_the_setting_makes_sessions_use_it(home: Path, tmp_path: Path) -> 
         ended = await agent.cell("import os; os.getpid(), os.getppid()")
         pid, parent = ast.literal_eval(ended.shown[0].text.splitlines()[0])
         assert parent != os.getpid()
-        assert psutil.Process(pid).environ()[guest.SESSION].endswith(agent.session)
+        assert psutil.Process(pid).environ()[SESSION].endswith(agent.session)
     assert gone(pid)
     assert gone(parent)
 

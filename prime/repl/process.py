@@ -17,6 +17,7 @@ import prime_kernel
 import psutil
 from jupyter_client.connect import write_connection_file
 from prime_kernel.launch import SOCKET, TOKEN
+from prime_kernel.marks import FOLDER
 
 from prime import reaper
 from prime.errors import KernelStartFailed
@@ -103,7 +104,7 @@ class KernelProcess:
             KernelStartFailed: there is no room for a process now.
         """
         # also the mark of what it starts: the folder is this process's own
-        mark = reaper.Mark("IPYTHONDIR", str(folder.path / "ipython"))
+        mark = reaper.Mark(FOLDER, str(folder.path / "ipython"))
         variables = {**launch.environment, mark.variable: mark.value, SOCKET: folder.socket, TOKEN: token}
         arguments = ("-f", folder.connection_file)
         read, write = os.pipe()
