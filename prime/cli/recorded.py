@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from prime import events as ev
@@ -42,12 +42,17 @@ def table(*, as_json: bool) -> None:
     if not lines:
         print("no sessions yet; `prime-repl demo` makes the first", file=sys.stderr)
         return
-    lines.insert(0, ("id", "started", "turns", "cells", "price", "title"))
+    print_table([("id", "started", "turns", "cells", "price", "title"), *lines])
+
+
+def print_table(lines: Sequence[Sequence[str]]) -> None:
+    """Print lines of cells as columns, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in lines:
         aligned = (
-            cell.rjust(width) if cell.isdigit() else cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+            cell.rjust(width) if cell.replace(",", "").isdigit() else cell.ljust(width)
+            for cell, width in zip(line, widths, strict=True)
         )
         print("  ".join(aligned)[:columns].rstrip())
 

@@ -23,7 +23,7 @@ class Format(StrEnum):
 
 @app.callback(invoke_without_command=True)
 def help_without_command(context: typer.Context) -> None:
-    """List, show, export, fork, verify and delete recorded sessions."""
+    """List, show, export, fork, verify, price and delete recorded sessions."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -96,6 +96,26 @@ def verify(
     if (name is None) == (not every):
         raise typer.BadParameter("give a session's ID or --all")
     raise typer.Exit(0 if recorded.verify(name, recoverable=recoverable) else 1)
+
+
+@app.command()
+def price(
+    name: Id,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="POLICY", help="Another context policy; may be repeated.")
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option("--sheet", metavar="NAME", help="Prices to compare by: flash, pro or no_cache.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", metavar="N", min=1, help="The model's window in tokens, if unknown.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Price a session's requests, also as other context policies would have made them. No model is asked."""
+    from prime.cli import prices
+
+    prices.show(name, policy or [], sheet, window, as_json=as_json)
 
 
 @app.command()

@@ -1,0 +1,213 @@
+"""What the requests of a session cost, by rules that anybody can compute again. Pure.
+
+For each request: its prompt, the part of it that a provider's cache can hold, and the rest. A provider caches whole
+blocks of :data:`BLOCK` tokens from the start of a request; what it can hold is the longest beginning that the request
+shares with an earlier one followed by the reply to that. Replayed against the reported usage of a provider with such a
+cache, the rule was exact for 13 of 13 requests with blocks of 128 tokens.
+
+Tokens are those of :mod:`prime.tokens`: a sum over characters, so that a part of a message has a size too. The frame of
+a message and an image count with the beginning of the message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from prime.messages import CallPart, Header, ImagePart, Message, Reply, Request, thaw
+from prime.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, estimate
+
+#: Tokens of a block of a provider's cache.
+BLOCK = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Prices in US dollars for a million tokens."""
+
+    name: str
+    miss: float
+    hit: float
+    output: float
+
+
+#: Sheets to compare by: a small and a large model of a provider with a cache (DeepSeek's chat models, 2026-08-16, off
+#: peak), and the small one without the discount.
+SHEETS = (
+    Sheet("flash", 0.22, 0.007, 0.66),
+    Sheet("pro", 0.66, 0.022, 1.98),
+    Sheet("no_cache", 0.22, 0.22, 0.66),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One request.
+
+    Attributes:
+        prompt: its tokens; ``hit`` of them are in the cache, ``miss`` are not.
+        output: tokens of the reply.
+        diverged: characters that it shares from its start with the request before it and the reply to that; -1 for
+            the first.
+        characters: of the whole prompt.
+    """
+
+    prompt: int
+    hit: int
+    miss: int
+    output: int
+    diverged: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All requests of a session. ``peak`` is the largest prompt."""
+
+    requests: int
+    prompt: int
+    hit: int
+    miss: int
+    output: int
+    peak: int
+
+    def price(self, sheet: Sheet) -> float:
+        """Return US dollars."""
+        return (self.miss * sheet.miss + self.hit * sheet.hit + self.output * sheet.output) / 1_000_000
+
+
+class _Piece(NamedTuple):
+    """The header or a message: its text as it is sent, and its tokens beside those of the characters."""
+
+    text: str
+    frame: float
+
+    @property
+    def tokens(self) -> float:
+        return self.frame + estimate(self.text)
+
+
+class Ledger:
+    """Takes in the requests of a session in order. The cost of each is linear in its messages and in what is new."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._numbers: dict[tuple[int, _Piece], int] = {}  # a beginning, as (the one before it, its last piece)
+        self._next: dict[int, list[_Piece]] = {}  # what has followed a beginning
+        self._sizes: dict[int, tuple[float, int]] = {0: (0.0, 0)}  # tokens and characters of a beginning
+        self._pieces: dict[int, tuple[Message, _Piece]] = {}
+        self._header: tuple[Header, _Piece] | None = None
+        self._before: list[_Piece] = []
+
+    def add(self, request: Request, reply: Reply | None) -> Line:
+        """Take in a request and the reply to it, None when none came."""
+        pieces = [self._header_piece(request.header), *map(self._message_piece, request.messages)]
+        shared, _ = self._longest(pieces)
+        prompt = round(sum(piece.tokens for piece in pieces))
+        hit = min(BLOCK * int(shared // BLOCK), prompt)
+        answer = [] if reply is None else [_piece(Message(role="assistant", parts=reply.parts))]
+        line = Line(
+            prompt=prompt,
+            hit=hit,
+            miss=prompt - hit,
+            output=round(sum(estimate(piece.text) for piece in answer)),
+            diverged=_shared(self._before, pieces) if self._before else -1,
+            characters=sum(len(piece.text) for piece in pieces),
+        )
+        self._before = [*pieces, *answer]
+        self._keep(self._before)
+        self.lines.append(line)
+        return line
+
+    def total(self) -> Total:
+        """Return the sums so far."""
+        return total(self.lines)
+
+    def _longest(self, pieces: list[_Piece]) -> tuple[float, int]:
+        """Return tokens and characters of the longest beginning that was there before."""
+        at = 0
+        for piece in pieces:
+            following = self._numbers.get((at, piece))
+            if following is None:
+                common = max((_common(piece.text, other.text) for other in self._next.get(at, ())), default=0)
+                tokens, characters = self._sizes[at]
+                part = estimate(piece.text[:common]) + piece.frame if common else 0.0
+                return tokens + part, characters + common
+            at = following
+        return self._sizes[at]
+
+    def _keep(self, pieces: list[_Piece]) -> None:
+        at = 0
+        for piece in pieces:
+            following = self._numbers.get((at, piece))
+            if following is None:
+                following = self._numbers[at, piece] = len(self._sizes)
+                self._next.setdefault(at, []).append(piece)
+                tokens, characters = self._sizes[at]
+                self._sizes[following] = tokens + piece.tokens, characters + len(piece.text)
+            at = following
+
+    def _header_piece(self, header: Header) -> _Piece:
+        if self._header is None or self._header[0] != header:
+            tools = [
+                {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
+                for tool in header.tools
+            ]
+            self._header = header, _Piece(header.system + json.dumps(tools, ensure_ascii=False), 0.0)
+        return self._header[1]
+
+    def _message_piece(self, message: Message) -> _Piece:
+        known = self._pieces.get(id(message))
+        if known is None or known[0] is not message:
+            known = self._pieces[id(message)] = message, _piece(message)
+        return known[1]
+
+
+def total(lines: Iterable[Line]) -> Total:
+    """Return the sums of some requests."""
+    found = list(lines)
+    return Total(
+        requests=len(found),
+        prompt=sum(line.prompt for line in found),
+        hit=sum(line.hit for line in found),
+        miss=sum(line.miss for line in found),
+        output=sum(line.output for line in found),
+        peak=max((line.prompt for line in found), default=0),
+    )
+
+
+def _piece(message: Message) -> _Piece:
+    texts = [f"\x00{message.role}\x00{message.call_id or ''}\x00"]
+    frame = float(MESSAGE_TOKENS) - estimate(texts[0])
+    for part in message.parts:
+        if isinstance(part, ImagePart):
+            texts.append(f"\x00{part.media_type}\x00{part.data}\x00")
+            frame += IMAGE_TOKENS - estimate(texts[-1])
+        elif isinstance(part, CallPart):
+            texts.append(f"{part.name}{part.arguments}")
+        else:
+            texts.append(part.text)
+    return _Piece("".join(texts), frame)
+
+
+def _shared(before: list[_Piece], now: list[_Piece]) -> int:
+    count = 0
+    for one, other in zip(before, now, strict=False):
+        if one.text != other.text:
+            return count + _common(one.text, other.text)
+        count += len(one.text)
+    return count
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts share from their start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,128 @@
+"""What a recorded session would have sent under another context policy. No model is asked and no cell is run.
+
+The recording is appended anew to a log in a temporary folder, all but what its own policy did, and the other policy is
+asked before every request as it is asked live. The words of persons, the replies and the results of cells stay as they
+were: how a model would have gone on from other requests, nobody knows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prime import events as ev
+from prime.context import Context
+from prime.ledger import Ledger
+from prime.log import Log, read
+from prime.messages import Header, Message, Reply, Request
+from prime.policies.base import Options
+from prime.policies.window import KEPT, REMINDER
+from prime.projection import digest, message
+from prime.store.base import Store
+from prime.store.sqlite import SqliteStore
+from prime.surface import Surface, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as the policy makes it, the digest of the one that was recorded, and the recorded reply to it."""
+
+    request: Request
+    recorded: str
+    reply: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A session under a policy: its requests in the ledger, and how often the policy changed the surface."""
+
+    ledger: Ledger
+    operations: int
+    same: bool
+
+
+def recorded(store: Store) -> Ledger:
+    """Return the ledger of a session's requests as they were sent.
+
+    Raises:
+        CorruptLog, UnsupportedLog: as far as reading gets there.
+    """
+    ledger, surface, replies = Ledger(), Surface(), _replies(store)
+    header: Header | None = None
+    messages: dict[int, Message] = {}
+    for entry in read(store):
+        event = entry.event
+        surface.apply(entry.seq, event)
+        if visible(entry.seq, event) and (found := message(event)) is not None:
+            messages[entry.seq] = found
+        elif isinstance(event, ev.HeaderChanged):
+            header = event.header
+        elif isinstance(event, ev.StepStarted):
+            assert header is not None, "a step has a header"
+            shown = tuple(messages[seq] for seq in surface.seqs if seq in messages)
+            ledger.add(Request(header=header, messages=shown), replies.get(entry.seq))
+    return ledger
+
+
+def replay(store: Store, options: Options, window: int | None) -> Replay:
+    """Return a recorded session under a policy, ``same`` telling whether every request is the recorded one.
+
+    ``window`` is the model's, in tokens; the log does not have it.
+
+    Raises:
+        CorruptLog, UnsupportedLog: as far as reading gets there.
+    """
+    ledger, same, operations = Ledger(), True, 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = SqliteStore.create(Path(folder) / "log.sqlite3", ev.FORMAT)
+        with Log(copy) as log:
+            for sent in _sent(store, log, options, window):
+                ledger.add(sent.request, sent.reply)
+                same &= digest(sent.request) == sent.recorded
+            operations = sum(1 for _ in log.entries(types=("surface_replaced",)))
+    return Replay(ledger, operations, same)
+
+
+def _sent(store: Store, log: Log, options: Options, window: int | None) -> Iterator[Sent]:
+    context = Context(log, options, window=lambda: window)
+    replies = _replies(store)
+    renewals = set[tuple[str, int]]()
+    claimed: list[ev.InputClaimed] = []
+    for entry in read(store):
+        event = entry.event
+        if isinstance(event, (ev.SurfaceReplaced, ev.Ignored)) or _of_a_policy(event):
+            continue
+        if isinstance(event, ev.InputClaimed):  # enters a log together with its words
+            claimed.append(event)
+            continue
+        if isinstance(event, ev.StepStarted):
+            assert log.state.header is not None, "a step has a header"
+            request = context.request(log.state.header)
+            yield Sent(request, event.request, replies.get(entry.seq))
+            event = ev.StepStarted(request=digest(request), messages=len(request.messages))
+        log.append(*claimed, event, at=entry.at)
+        claimed.clear()
+        if isinstance(event, ev.DispatchStarted) and event.target == "context.new":
+            renewals.add((event.cell, event.call))
+        elif isinstance(event, ev.DispatchEnded) and (event.cell, event.call) in renewals and event.error is None:
+            context.renew()
+        elif isinstance(event, ev.StepEnded) and event.outcome == "overflow":
+            context.recover()
+
+
+def _of_a_policy(event: object) -> bool:
+    return isinstance(event, ev.NoticeGiven) and event.about in (REMINDER, KEPT)
+
+
+def _replies(store: Store) -> dict[int, Reply]:
+    """Return the whole replies by the seq of the step that asked for them."""
+    found, step = {}, -1
+    for entry in read(store, types=("step_started", "model_replied")):
+        event = entry.event
+        if isinstance(event, ev.StepStarted):
+            step = entry.seq
+        elif not event.interrupted:
+            found[step] = Reply(parts=event.parts, stop=event.stop, model=event.model, usage=event.usage)
+    return found
