@@ -106,11 +106,7 @@ async def play(scenario: Scenario, arm: str) -> Row:
     turns = scenario.program if arm == "program" else scenario.turns
     with tempfile.TemporaryDirectory() as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
-        for path, text in scenario.files.items():
-            target = work / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
-        work.mkdir(exist_ok=True)
+        _lay_out(work, scenario.files)
         options: dict[str, Any] = {"home": home, "cwd": work, "max_steps": MAX_STEPS, "snapshot": "off", **ARMS[arm]}
         ended = []
         async with prime.Agent(oracle, **options) as agent:
@@ -120,6 +116,14 @@ async def play(scenario: Scenario, arm: str) -> Row:
         wrong = [f"turn {each.turn}: {each.reason} {each.detail}" for each in ended if each.reason != "completed"]
         wrong += filter(None, [scenario.check(lambda path: _text(work / path))])
     return _row(scenario, arm, oracle, wrong)
+
+
+def _lay_out(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir()
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
 
 
 def _text(path: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from bench.ledger import Ledger, serialised
 from prime.messages import CallPart, Delta, Message, Part, Reply, Request, TextPart, Usage, text_of
+from prime.projection import NOTICE
 
 UNKNOWN = "UNKNOWN"
 #: Lines of a file before and after a fact in it: more than any view keeps of the ends of a result.
@@ -216,10 +217,10 @@ def _filtered(call: str, grep: str) -> str:
 
 
 def _named(request: Request) -> list[str]:
-    """Return the calls that the newest result names, notices after it or not."""
-    results = (message for message in reversed(request.messages) if message.role == "tool")
-    newest = next(results, None)
-    return list(dict.fromkeys(_CALL.findall(text_of(newest.parts)))) if newest is not None else []
+    """Return the calls that the newest message names, when it is a result; notices after it do not count."""
+    said = (each for each in reversed(request.messages) if not text_of(each.parts).startswith(NOTICE))
+    last = next(said)
+    return list(dict.fromkeys(_CALL.findall(text_of(last.parts)))) if last.role == "tool" else []
 
 
 def visible(token: str, request: Request) -> bool:
