@@ -1,7 +1,7 @@
 """What the context policies keep and cost: ``python -m bench.context [--scenario NAME] [--arm NAME] [--json FILE]``.
 
 The same script of cells and replies is played in every arm through the real loop, kernel, tools and log; see
-:mod:`bench.oracle` for the model and :mod:`bench.ledger` for the rules of the bill. Deterministic: nothing in a row
+:mod:`bench.oracle` for the model and :mod:`prime.ledger` for the rules of the bill. Deterministic: nothing in a row
 depends on the clock or the machine.
 
 Arms: the policies by their names; ``slice-v3`` with the profile that bounds what the user pastes; ``compaction``, a
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from rich.table import Table
 import prime
 from bench import scenarios as many
 from bench import scenarios_chain as chain
-from bench.ledger import SHEETS
 from bench.oracle import Oracle, Scenario, check_leaks
 from bench.report import document, write
+from prime.ledger import SHEETS
 
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "z0": many.z0,
@@ -133,9 +134,10 @@ def _text(path: Path) -> str:
 def _row(scenario: Scenario, arm: str, oracle: Oracle, wrong: list[str]) -> Row:
     asked = [fact for turn in scenario.turns for fact in turn.ask if fact.source != "none"]
     lost = [fact.name for fact in asked if oracle.answers.get(fact.name) != fact.token]
-    charges = oracle.ledger.charges
+    lines, total = oracle.ledger.lines, oracle.ledger.total()
     wrong += [f"lost: {', '.join(lost[:5])}{' ...' * (len(lost) > 5)}"] if lost else []
-    rewritten = [each.rewritten for each in charges if each.rewritten]
+    gone = (max(before.prompt + before.output - after.shared, 0) for before, after in pairwise(lines))
+    rewritten = [tokens for tokens in gone if tokens > 2]  # less is rounding
     return Row(
         scenario=scenario.name,
         arm=arm,
@@ -144,13 +146,13 @@ def _row(scenario: Scenario, arm: str, oracle: Oracle, wrong: list[str]) -> Row:
         facts_lost=len(lost),
         recall_calls=oracle.recalls,
         compactions=oracle.compactions,
-        steps=len(charges),
-        peak_tokens=max(each.prompt for each in charges),
-        prompt_tokens=sum(each.prompt for each in charges),
-        hit_tokens=sum(each.hit for each in charges),
-        miss_tokens=sum(each.miss for each in charges),
-        output_tokens=sum(each.output for each in charges),
-        price={sheet: round(oracle.ledger.price(sheet), 6) for sheet in SHEETS},
+        steps=total.requests,
+        peak_tokens=total.peak,
+        prompt_tokens=total.prompt,
+        hit_tokens=total.hit,
+        miss_tokens=total.miss,
+        output_tokens=total.output,
+        price={sheet.name: round(total.price(sheet), 6) for sheet in SHEETS},
         divergence={"requests": len(rewritten), "tokens": sum(rewritten)},
         detail="; ".join(wrong),
         void="no compaction took place" if arm == "compaction" and not oracle.compactions else "",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bench.ledger import Ledger, serialised
+from prime.ledger import Ledger, tokens, words
 from prime.messages import CallPart, Delta, Message, Part, Reply, Request, TextPart, Usage, text_of
 from prime.projection import NOTICE
 
@@ -162,11 +162,9 @@ class Oracle:
             self._calls += 1
             arguments = json.dumps({"code": code}, ensure_ascii=False)
             part = CallPart(call_id=f"call-{self._calls}", name="repl", arguments=arguments)
-        cost = self.ledger.charge(request.header, request.messages, (part,))
-        usage = Usage(input=cost.miss, cache_read=cost.hit, output=cost.output)
-        return Reply(
-            parts=(part,), stop="calls" if isinstance(part, CallPart) else "end", model=self.model, usage=usage
-        )
+        reply = Reply(parts=(part,), stop="calls" if isinstance(part, CallPart) else "end", model=self.model)
+        cost = self.ledger.add(request, reply)
+        return reply.model_copy(update={"usage": Usage(input=cost.miss, cache_read=cost.hit, output=cost.output)})
 
     async def close(self) -> None:
         """Do nothing: there are no resources."""
@@ -225,7 +223,7 @@ def _named(request: Request) -> list[str]:
 
 def visible(token: str, request: Request) -> bool:
     """Tell whether a request shows a token."""
-    return any(token in serialised(message) for message in request.messages)
+    return any(token in words(message) for message in request.messages)
 
 
 class Compaction:
@@ -245,12 +243,13 @@ class Compaction:
     def of(self, request: Request, ledger: Ledger) -> Request:
         """Return the request as it is sent, after summarising when it has become too long."""
         sent = self._sent(request)
-        if sum(ledger.tokens(each) for each in (sent.header, *sent.messages)) < self._window * COMPACT_AT:
+        if sum(tokens(each) for each in (sent.header, *sent.messages)) < self._window * COMPACT_AT:
             return sent
         text = self._text(sent.messages)
         instruction = Message(role="user", parts=(TextPart(text=_INSTRUCTION),))
-        ledger.charge(sent.header, (*sent.messages, instruction), (TextPart(text=text),))
-        self._cut = self._place(request, ledger)
+        asked = Request(header=sent.header, messages=(*sent.messages, instruction))
+        ledger.add(asked, Reply(parts=(TextPart(text=text),), stop="end", model=sent.header.model))
+        self._cut = self._place(request)
         self._summary = (Message(role="user", parts=(TextPart(text=text),)),)
         self.count += 1
         return self._sent(request)
@@ -258,11 +257,11 @@ class Compaction:
     def _sent(self, request: Request) -> Request:
         return Request(header=request.header, messages=(*self._summary, *request.messages[self._cut :]))
 
-    def _place(self, request: Request, ledger: Ledger) -> int:
+    def _place(self, request: Request) -> int:
         """Return where the part that stays begins: with no result whose call has left."""
         place, room = len(request.messages), self._window * COMPACT_KEEPS
         for number in range(len(request.messages) - 1, self._cut, -1):
-            room -= ledger.tokens(request.messages[number])
+            room -= tokens(request.messages[number])
             if room < 0:
                 break
             if request.messages[number].role != "tool":
@@ -270,7 +269,7 @@ class Compaction:
         return min(place, max(n for n, each in enumerate(request.messages) if each.role != "tool"))
 
     def _text(self, messages: Sequence[Message]) -> str:
-        said = "\n".join(map(serialised, messages))
+        said = "\n".join(map(words, messages))
         found = sorted((place, token) for token in self._tokens if (place := said.rfind(token)) >= 0)
         kept = [token for _, token in found[-self._keeps :]]
         return "\n".join((_SUMMARY, *kept))

@@ -48,6 +48,7 @@ class Line:
 
     Attributes:
         prompt: its tokens; ``hit`` of them are in the cache, ``miss`` are not.
+        shared: tokens that it shares from its start with an earlier request and the reply to that.
         output: tokens of the reply.
         diverged: characters that it shares from its start with the request before it and the reply to that; -1 for
             the first.
@@ -57,6 +58,7 @@ class Line:
     prompt: int
     hit: int
     miss: int
+    shared: int
     output: int
     diverged: int
     characters: int
@@ -96,7 +98,7 @@ class Ledger:
         self.lines: list[Line] = []
         self._numbers: dict[tuple[int, _Piece], int] = {}  # a beginning, as (the one before it, its last piece)
         self._next: dict[int, list[_Piece]] = {}  # what has followed a beginning
-        self._sizes: dict[int, tuple[float, int]] = {0: (0.0, 0)}  # tokens and characters of a beginning
+        self._sizes = {0: 0.0}  # tokens of a beginning
         self._pieces: dict[int, tuple[Message, _Piece]] = {}
         self._header: tuple[Header, _Piece] | None = None
         self._before: list[_Piece] = []
@@ -104,7 +106,7 @@ class Ledger:
     def add(self, request: Request, reply: Reply | None) -> Line:
         """Take in a request and the reply to it, None when none came."""
         pieces = [self._header_piece(request.header), *map(self._message_piece, request.messages)]
-        shared, _ = self._longest(pieces)
+        shared = self._longest(pieces)
         prompt = round(sum(piece.tokens for piece in pieces))
         hit = min(BLOCK * int(shared // BLOCK), prompt)
         answer = [] if reply is None else [_piece(Message(role="assistant", parts=reply.parts))]
@@ -112,6 +114,7 @@ class Ledger:
             prompt=prompt,
             hit=hit,
             miss=prompt - hit,
+            shared=round(shared),
             output=round(sum(estimate(piece.text) for piece in answer)),
             diverged=_shared(self._before, pieces) if self._before else -1,
             characters=sum(len(piece.text) for piece in pieces),
@@ -125,16 +128,15 @@ class Ledger:
         """Return the sums so far."""
         return total(self.lines)
 
-    def _longest(self, pieces: list[_Piece]) -> tuple[float, int]:
-        """Return tokens and characters of the longest beginning that was there before."""
+    def _longest(self, pieces: list[_Piece]) -> float:
+        """Return the tokens of the longest beginning that was there before."""
         at = 0
         for piece in pieces:
             following = self._numbers.get((at, piece))
             if following is None:
                 common = max((_common(piece.text, other.text) for other in self._next.get(at, ())), default=0)
-                tokens, characters = self._sizes[at]
                 part = estimate(piece.text[:common]) + piece.frame if common else 0.0
-                return tokens + part, characters + common
+                return self._sizes[at] + part
             at = following
         return self._sizes[at]
 
@@ -145,17 +147,12 @@ class Ledger:
             if following is None:
                 following = self._numbers[at, piece] = len(self._sizes)
                 self._next.setdefault(at, []).append(piece)
-                tokens, characters = self._sizes[at]
-                self._sizes[following] = tokens + piece.tokens, characters + len(piece.text)
+                self._sizes[following] = self._sizes[at] + piece.tokens
             at = following
 
     def _header_piece(self, header: Header) -> _Piece:
         if self._header is None or self._header[0] != header:
-            tools = [
-                {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
-                for tool in header.tools
-            ]
-            self._header = header, _Piece(header.system + json.dumps(tools, ensure_ascii=False), 0.0)
+            self._header = header, _piece(header)
         return self._header[1]
 
     def _message_piece(self, message: Message) -> _Piece:
@@ -178,7 +175,24 @@ def total(lines: Iterable[Line]) -> Total:
     )
 
 
-def _piece(message: Message) -> _Piece:
+def words(item: Header | Message) -> str:
+    """Return a header or message as the text that is counted and compared."""
+    return _piece(item).text
+
+
+def tokens(item: Header | Message) -> float:
+    """Return the tokens of a header or message."""
+    return _piece(item).tokens
+
+
+def _piece(item: Header | Message) -> _Piece:
+    if isinstance(item, Message):
+        return _message(item)
+    tools = [[tool.name, tool.description, thaw(tool.parameters)] for tool in item.tools]
+    return _Piece(item.system + json.dumps(tools, ensure_ascii=False), 0.0)
+
+
+def _message(message: Message) -> _Piece:
     texts = [f"\x00{message.role}\x00{message.call_id or ''}\x00"]
     frame = float(MESSAGE_TOKENS) - estimate(texts[0])
     for part in message.parts:

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bench.context import play
-from bench.ledger import Ledger
 from bench.oracle import Fact, Scenario, Turn, Void, check_leaks
 from bench.scenarios import s10, s13
-from prime.messages import Header, Message, TextPart
+from prime.messages import Message, TextPart
 
 pytestmark = pytest.mark.anyio
 
@@ -63,20 +62,6 @@ def test_a_scenario_that_gives_its_answers_away_is_void(place: str, why: str) ->
             files = {path: text.replace(fact.token, "") for path, text in files.items()}
     with pytest.raises(Void, match=why):
         check_leaks(replace(whole, turns=tuple(turns), files=files))
-
-
-def test_the_beginning_that_two_requests_share_is_a_hit_in_whole_blocks() -> None:
-    header = Header(model="m", system="x" * 4_200, tools=())
-    ledger = Ledger()
-    first = ledger.charge(header, (said("a" * 420),), (TextPart(text="b" * 42),))
-    assert (first.hit, first.rewritten) == (0, 0)
-    reply = Message(role="assistant", parts=(TextPart(text="b" * 42),))
-    grown = ledger.charge(header, (said("a" * 420), reply, said("c")), ())
-    assert grown.shared >= first.prompt + first.output  # the reply is cached too
-    assert (grown.hit, grown.rewritten) == (grown.shared // 128 * 128, 0)
-    other = ledger.charge(header, (said("a" * 210 + "z" * 210),), ())
-    assert other.shared == pytest.approx(first.prompt - 54, abs=3)  # and a part of a message
-    assert other.rewritten > 0
 
 
 def test_a_question_without_an_answer_may_stand_anywhere() -> None:

@@ -60,7 +60,7 @@ def test_a_prompt_is_the_header_and_its_messages() -> None:
     )
     call = Message(role="assistant", parts=(CallPart(call_id="1", name="repl", arguments='{"code": "1"}'),))
     line = Ledger().add(request(picture, call), None)
-    tools = [{"name": t.name, "description": t.description, "parameters": thaw(t.parameters)} for t in HEADER.tools]
+    tools = [[tool.name, tool.description, thaw(tool.parameters)] for tool in HEADER.tools]
     fixed = estimate(HEADER.system + json.dumps(tools))
     assert line.prompt == round(fixed + estimate_message(picture) + estimate_message(call))
     assert line.output == 0

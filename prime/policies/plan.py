@@ -2,8 +2,7 @@
 
 ``transcript`` leaves everything as it is. ``fold`` condenses results before they are sent for the first time. ``slice``
 folds, and seals completed turns when the next one begins. ``window`` folds, and switches the window when it is nearly
-full. ``auto`` folds; when the window is nearly full it seals completed turns, and if that is not enough it switches the
-window. A request that the provider refused for its size is made small under every policy.
+full. ``auto`` does all three. A request that the provider refused for its size is made small under every policy.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ def plan(options: Options, view: View, originals: Originals) -> tuple[Operation,
     draft = Draft(view)
     if options.policy != "transcript":
         insertion.fold_new(draft, view, originals, options)
-    if options.policy == "slice" and view.first_step:
+    if options.policy in ("slice", "auto") and view.first_step:
         tape.seal(draft, view, originals, options.tape)
     if view.refused:
         window.recover(draft, view, originals, options)
@@ -34,8 +33,6 @@ def _make_room(draft: Draft, view: View, originals: Originals, options: Options)
     threshold = options.threshold(view)
     if threshold is None or view.window is None:
         return
-    if draft.used >= threshold and options.policy == "auto":
-        tape.seal(draft, view, originals, options.tape)
     if draft.used >= threshold:
         window.switch(draft, view, originals, min(options.retain, view.window // 4))
         window.shorten(draft, threshold)
