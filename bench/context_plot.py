@@ -32,6 +32,7 @@ def main() -> None:
         axis.axhline(1, color="gray", linewidth=0.5)
     axes[1].set_xticks(range(len(names)), names)
     axes[0].legend(ncols=len(ARMS), loc="upper center", fontsize="small")
+    axes[0].set_ylim(0, 1.4)
     axes[0].set_title("Context policies with a scripted model; a cross marks a run that lost facts")
     figure.savefig(RESULTS / "context.png", dpi=110)
 

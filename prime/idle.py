@@ -20,22 +20,23 @@ async def reclaiming(log: Log, repl: Repl, snapshots: Snapshots | None, idle_s: 
     A kernel with variables that cannot be saved, or in which threads, tasks or processes of cells live, is left alone
     until it has been used again.
     """
-    used = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    used = loop.time()
 
     def notice(entry: ev.Entry) -> None:
-        used.set()
+        nonlocal used  # no more than this: it is called for every entry
+        used = loop.time()
 
     async def watch() -> None:
         while True:
-            await used.wait()
-            used.clear()
-            with suppress(TimeoutError):  # quiet for so long
-                async with asyncio.timeout(idle_s):
-                    await used.wait()
+            if (rest := used + idle_s - loop.time()) > 0:
+                await asyncio.sleep(rest)
                 continue
             if log.state.trace.quiet:
                 await _reclaim(log, repl, snapshots, f"it was not used for {idle_s:g} s")
-                used.clear()  # a snapshot is no use
+            seen = used  # the entry of a snapshot is no use
+            while used == seen:  # noqa: ASYNC110 - an event would cost something for every entry
+                await asyncio.sleep(idle_s)
 
     stop = log.observe(notice)
     watching = asyncio.create_task(watch())
