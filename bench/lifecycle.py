@@ -92,7 +92,7 @@ async def deaths(samples: Samples, stock: Raw, prime_repl: Ours) -> None:
     kernel = psutil.Process(pid)
     begun = time.perf_counter()
     kernel.kill()
-    while kernel.is_running() and kernel.status() != psutil.STATUS_ZOMBIE:
+    while kernel.is_running() and kernel.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.001)  # a cell that reaches it while it dies is lost with it
     shown = await prime_repl.run("1 + 1")
     samples["death to the next result", "prime-repl"].append(time.perf_counter() - begun)
