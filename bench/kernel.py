@@ -6,7 +6,8 @@ Subjects: ``stock`` is jupyter_client + ipykernel as they come (TCP, history in 
 is the same over ``ipc`` with history in memory; ``prime-repl`` runs cells through the whole path: durable log entries,
 kernel, bridge, dispatch. ``bare socket`` is the least a host call can cost: a JSON line over a Unix socket, no log.
 Peers (:mod:`bench.peers`) take part when they are installed. Repetitions of the subjects are interleaved, so that a
-change of the machine's speed hits all of them. An interrupt that takes 3 s did not stop its cell at all.
+change of the machine's speed hits all of them. An interrupt that takes 3 s did not stop its cell at all. What takes
+minutes is in :mod:`bench.stress`: floods, thousands of cells.
 """
 
 from __future__ import annotations

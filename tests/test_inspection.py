@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 from kernels import Kernel, Seen, kernel
 from prime_kernel.wire import Sized
@@ -189,8 +191,10 @@ def deep(n):
 
 
 def stop(pid: int) -> None:
-    os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    process = psutil.Process(pid)
+    process.suspend()
+    while process.status() != psutil.STATUS_STOPPED:  # it may be another's child, for which nobody here can wait
+        time.sleep(0.001)
 
 
 async def test_a_kernel_that_cannot_answer_is_said_to_be_silent(k: Kernel) -> None:

@@ -16,6 +16,7 @@ from kernels import kernel
 
 from prime import guest
 from prime.errors import KernelStartFailed
+from prime.repl.pool import Pool
 from prime.repl.process import Folder
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +71,7 @@ async def test_a_failing_start_says_what_was_printed_and_is_not_remembered(tmp_p
         'echo "out of luck"\nexit 3\n'
     )
     script.chmod(0o755)
-    running = kernel(tmp_path, python=str(script))
+    running = kernel(tmp_path, python=str(script), pool=Pool())  # a template would be a try of its own
     with pytest.raises(
         KernelStartFailed, match=r"3 tries.*before it was ready, .*exit code 3; its last words:\nout of luck"
     ):

@@ -11,7 +11,7 @@ from typing import Protocol
 from prime.errors import TooManyKernels
 from prime.repl.template import Template
 
-#: Kernels alive at once. Each takes about 45 MB of memory of its own (``bench.kernel``).
+#: Kernels alive at once. Each takes about 30 MB of memory of its own (``bench.kernel``).
 MAX_KERNELS = 32
 
 
