@@ -6,11 +6,12 @@ shares with an earlier one followed by the reply to that. Replayed against the r
 cache, the rule was exact for 13 of 13 requests with blocks of 128 tokens.
 
 Tokens are those of :mod:`prime.tokens`: a sum over characters, so that a part of a message has a size too. The frame of
-a message and an image count with the beginning of the message.
+a message and its images count when the whole message is shared.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -135,8 +136,7 @@ class Ledger:
             following = self._numbers.get((at, piece))
             if following is None:
                 common = max((_common(piece.text, other.text) for other in self._next.get(at, ())), default=0)
-                part = estimate(piece.text[:common]) + piece.frame if common else 0.0
-                return self._sizes[at] + part
+                return self._sizes[at] + estimate(piece.text[:common])
             at = following
         return self._sizes[at]
 
@@ -197,7 +197,8 @@ def _message(message: Message) -> _Piece:
     frame = float(MESSAGE_TOKENS) - estimate(texts[0])
     for part in message.parts:
         if isinstance(part, ImagePart):
-            texts.append(f"\x00{part.media_type}\x00{part.data}\x00")
+            # by its digest: its data is not what a model counts
+            texts.append(f"\x00{part.media_type}\x00{hashlib.sha256(part.data.encode()).hexdigest()}\x00")
             frame += IMAGE_TOKENS - estimate(texts[-1])
         elif isinstance(part, CallPart):
             texts.append(f"{part.name}{part.arguments}")

@@ -106,3 +106,22 @@ def test_a_growing_session_pays_for_what_is_new_and_less_than_a_block(turns: lis
         assert after.miss <= after.prompt - before.prompt + BLOCK
         assert after.hit + after.miss == after.prompt
     assert ledger.total().peak == ledger.lines[-1].prompt
+
+
+PARTS = st.sampled_from(
+    [
+        TextPart(text="the same words " * 40),
+        TextPart(text="other words " * 40),
+        ImagePart(media_type="image/png", data="QUJD1234" * 50_000),
+        ImagePart(media_type="image/png", data="QUJD9999" * 50_000),
+    ]
+)
+
+
+@given(st.lists(st.lists(st.lists(PARTS, min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=6))
+def test_a_hit_is_never_more_than_the_prompt_nor_less_than_nothing(requests: list[list[list[TextPart]]]) -> None:
+    ledger = Ledger()
+    for parts in requests:
+        line = ledger.add(request(*(Message(role="user", parts=tuple(each)) for each in parts)), None)
+        assert 0 <= line.hit <= line.prompt
+        assert line.hit + line.miss == line.prompt
