@@ -90,7 +90,6 @@ def landmarks(namespace: dict[str, Any], proxies: Mapping[str, Any], shell: Any)
         "__main__": sys.modules["__main__"],
         "builtins": vars(builtins),
         "get_ipython()": shell,
-        "get_ipython": shell.get_ipython,
         "os.environ": os.environ,
         "sys.modules": sys.modules,
         "sys.path": sys.path,

@@ -109,6 +109,7 @@ class _Saving:
         self.left_out: dict[str, str] = {}
         self._asked = asked
         self._library = library(asked.library)
+        self._landmarks = marks  # held: the id of a value that is gone would be another's
         self._marks = {id(value): name for name, value in marks.items()}
         self._buffers: dict[int, set[int]] = {}
         self._variables = self._looked_at({name: namespace[name] for name in names})

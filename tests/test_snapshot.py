@@ -700,6 +700,17 @@ async def test_what_would_come_back_as_something_else_is_left_out(
         assert await k.value("str(type(x))") == before, case
 
 
+async def test_every_landmark_outlives_the_table_of_their_ids(kernels: Callable[[], Kernel]) -> None:
+    k = kernels()
+    await k.cell("""
+from prime_kernel.pickling import landmarks
+shell = get_ipython()
+proxies = {"tools": tools, "history": history}
+first, second = (landmarks(globals(), proxies, shell) for _ in range(2))
+""")
+    assert await k.value("len(first) > 10 and [name for name in first if first[name] is not second[name]]") == "[]"
+
+
 async def test_what_no_snapshot_holds_is_counted(kernels: Callable[[], Kernel], tmp_path: Path) -> None:
     k = kernels()
     await k.cell("a = 1")
