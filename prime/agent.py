@@ -15,6 +15,7 @@ from prime import pricing
 from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
+from prime.notices import Notices
 from prime.repl.signals import Inspection
 from prime.state import State
 
@@ -57,6 +58,7 @@ class Agent:
         self._cancel = asyncio.Event()
         self._idle = asyncio.Lock()
         self._driver: asyncio.Task[None] | None = None
+        self._unobserve: Callable[[], None] = lambda: None
 
     @property
     def session(self) -> str:
@@ -70,13 +72,14 @@ class Agent:
 
     async def __aenter__(self) -> Agent:
         self._driver = asyncio.create_task(self._drive())
-        if self._log.state.inbox.wakes:  # queued by a process that died before it ran them
-            self._wake.set()
+        self._unobserve = self._log.observe(self._hear)
+        self._wake.set()  # for what a process queued that died before it ran it
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._unobserve()
         self._cancel.set()
         if self._driver is not None:
             async with self._idle:  # a running turn ends first, with its brackets closed
@@ -135,6 +138,11 @@ class Agent:
         """Say something that waits for the next step or turn and starts none by itself. Return the input's id."""
         return self._queue("inform", text, images)
 
+    def notify(self, text: str, *, source: str, wake: bool = True) -> str:
+        """Have the host say something; see :meth:`prime.notices.Notices.give`. Return the input's id."""
+        self._check_running()
+        return Notices(self._log).give(text, source=source, wake=wake)
+
     def withdraw(self, input_id: str) -> bool:
         """Take back an input that no turn has claimed; return whether that was in time."""
         if not any(item.input_id == input_id for item in self._log.state.inbox.pending):
@@ -186,9 +194,11 @@ class Agent:
         parts: tuple[ShownPart, ...] = (TextPart(text=text), *images)
         input_id = secrets.token_hex(8)
         self._log.append(ev.InputQueued(input_id=input_id, kind=kind, parts=parts), durable=True)
-        if kind != "inform":
-            self._wake.set()
         return input_id
+
+    def _hear(self, entry: ev.Entry) -> None:
+        if isinstance(entry.event, ev.InputQueued):  # whoever said it
+            self._wake.set()
 
     def _check_running(self) -> None:
         if self._driver is None or self._driver.done():

@@ -278,6 +278,10 @@ class Agent:
         """See :meth:`prime.agent.Agent.inform`."""
         return self._core.inform(text, images)
 
+    def notify(self, text: str, *, source: str, wake: bool = True) -> str:
+        """See :meth:`prime.agent.Agent.notify`."""
+        return self._core.notify(text, source=source, wake=wake)
+
     def withdraw(self, input_id: str) -> bool:
         """See :meth:`prime.agent.Agent.withdraw`."""
         return self._core.withdraw(input_id)

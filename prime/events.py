@@ -3,7 +3,7 @@
 An event is a frozen value in the past tense. Every asynchronous act is a pair (started/ended) with one id. Nearly
 every setting is "the last event of its kind wins". What a model sees is projected from the five *surface* events only
 (see ``surface.py``): UserSaid, NoticeGiven, ModelReplied, CellEnded, CallRefused, and SurfaceReplaced, which stands in
-for a range of them.
+for a range of them. What happens beside the conversation has modules of its own, whose events are offered here too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from prime import kernel_events
+from prime.kernel_events import KernelLost as KernelLost
+from prime.kernel_events import KernelStarted as KernelStarted
+from prime.kernel_events import NamespaceRestored as NamespaceRestored
+from prime.kernel_events import SnapshotSaved as SnapshotSaved
+from prime.kernel_events import SnapshotSkipped as SnapshotSkipped
 from prime.messages import Frozen, Header, ImagePart, Json, Message, Part, ShownPart, StopReason, Usage
 
 #: Version of the log's format. Bumped only when an older reader could misread a newer log.
 FORMAT = 1
 
-InputKind = Literal["ask", "steer", "inform"]
+InputKind = Literal["ask", "steer", "inform", "notice"]
 CellStatus = Literal["ok", "error", "interrupted", "timeout", "killed", "died", "refused"]
 TurnReason = Literal[
     "completed",  # nothing is owed any more
@@ -65,16 +71,22 @@ class SessionClosed(Frozen):
 
 class InputQueued(Frozen):
     """Somebody said something to the agent. ``ask`` starts a turn, ``steer`` joins the next step, ``inform`` waits for
-    whichever comes first and wakes nobody."""
+    whichever comes first and wakes nobody.
+
+    A ``notice`` is said by the host. ``source`` names what it is about, such as ``jobs.3``; ``wake`` tells whether it
+    may start a turn (see :class:`prime.inbox.Inbox`).
+    """
 
     type: Literal["input_queued"] = "input_queued"
     input_id: str
     kind: InputKind
     parts: tuple[ShownPart, ...]
+    source: str | None = None
+    wake: bool = True
 
 
 class InputClaimed(Frozen):
-    """The open turn took this input; a UserSaid with its words follows in the same commit."""
+    """The open turn took this input. Its words follow in the same commit: a UserSaid, or a NoticeGiven for a notice."""
 
     type: Literal["input_claimed"] = "input_claimed"
     input_id: str
@@ -134,11 +146,13 @@ class UserSaid(Frozen):
 
 
 class NoticeGiven(Frozen):
-    """Words of the host to the model, in the user's role and marked as generated. ``about`` is a stable word."""
+    """Words of the host to the model, in the user's role and marked as generated. ``about`` is a stable word, or the
+    source of the notice ``input_id`` that was claimed."""
 
     type: Literal["notice_given"] = "notice_given"
     about: str
     text: str
+    input_id: str | None = None
 
 
 class ModelReplied(Frozen):
@@ -273,70 +287,6 @@ class DispatchEnded(Frozen):
     duration_s: float
 
 
-class KernelStarted(Frozen):
-    """A kernel process with an empty namespace is ready."""
-
-    type: Literal["kernel_started"] = "kernel_started"
-    generation: int
-    pid: int
-    executable: str
-    python: str
-    ipython: str
-    ipykernel: str
-    interrupts: str
-
-
-class KernelLost(Frozen):
-    """The kernel process is gone, and its namespace with it."""
-
-    type: Literal["kernel_lost"] = "kernel_lost"
-    generation: int
-    reason: str
-
-
-class SnapshotSaved(Frozen):
-    """The variables, as they are here, are on the disk.
-
-    Attributes:
-        file: name of the file, in the session's folder.
-        size: bytes of it that hold the variables.
-        generation: the kernel process that has them.
-        names: what was saved, name to type.
-        left_out: what could not be, name to reason.
-    """
-
-    type: Literal["snapshot_saved"] = "snapshot_saved"
-    file: str
-    size: int
-    generation: int
-    names: Json
-    left_out: Json
-
-
-class SnapshotSkipped(Frozen):
-    """The variables should have been saved here and were not."""
-
-    type: Literal["snapshot_skipped"] = "snapshot_skipped"
-    reason: str
-
-
-class NamespaceRestored(Frozen):
-    """A new kernel process got the variables of the entry ``snapshot``.
-
-    Attributes:
-        generation: the process.
-        snapshot: seq of the ``SnapshotSaved``.
-        restored: the names that it has now, to their types.
-        missing: the names of the snapshot that it has not, to the reasons.
-    """
-
-    type: Literal["namespace_restored"] = "namespace_restored"
-    generation: int
-    snapshot: int
-    restored: Json
-    missing: Json
-
-
 class SurfaceReplaced(Frozen):
     """``message`` takes the place of the surface nodes from ``start`` to ``end`` (seqs, inclusive, by position).
 
@@ -372,7 +322,7 @@ class Ignored(Frozen):
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind
     for kind in Frozen.__subclasses__()
-    if kind.__module__ == __name__ and "type" in kind.model_fields and kind is not Ignored
+    if kind.__module__ in (__name__, kernel_events.__name__) and "type" in kind.model_fields and kind is not Ignored
 }
 
 

@@ -7,14 +7,26 @@ from typing import Any
 
 from prime import events as ev
 from prime.errors import TraceError
+from prime.messages import text_of
+
+#: Turns in a row that notices may start without a word of a person between them (design: agents, "Jobs").
+MAX_WAKES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """Pending inputs in the order in which they were queued. ``claimed`` is the input whose UserSaid is due."""
+    """What waits to be claimed.
+
+    Attributes:
+        pending: the inputs, in the order in which they were queued.
+        claimed: the input whose words are due.
+        wakes_left: turns that notices may still start. A person's words make it :data:`MAX_WAKES`; before the first of
+            them nobody wants a turn. Notices that may not start one are claimed with the next words.
+    """
 
     pending: tuple[ev.InputQueued, ...] = ()
     claimed: ev.InputQueued | None = None
+    wakes_left: int = 0
 
     def after(self, event: Any) -> Inbox:
         """Return the inbox after ``event``.
@@ -22,27 +34,26 @@ class Inbox:
         Raises:
             TraceError: an id queued twice, or taken that is not there; words that are not those of the claimed input.
         """
-        if self.claimed is not None and not isinstance(event, (ev.UserSaid, ev.InputQueued)):
-            raise TraceError("a claimed input is followed by its words")
+        if isinstance(event, ev.UserSaid) or (isinstance(event, ev.NoticeGiven) and event.input_id is not None):
+            if self.claimed is None or event != words(self.claimed):
+                raise TraceError("what is said comes from a claimed input, unchanged")
+            left = MAX_WAKES if isinstance(event, ev.UserSaid) else self.wakes_left
+            return replace(self, claimed=None, wakes_left=left)
         if isinstance(event, ev.InputQueued):
             if any(event.input_id == item.input_id for item in self.pending):
                 raise TraceError(f"input {event.input_id} is queued already")
             return replace(self, pending=(*self.pending, event))
+        if self.claimed is not None:
+            raise TraceError("a claimed input is followed by its words")
         if isinstance(event, (ev.InputClaimed, ev.InputWithdrawn)):
             taken = [item for item in self.pending if item.input_id == event.input_id]
             if not taken:
                 raise TraceError(f"input {event.input_id} is not pending")
             rest = tuple(item for item in self.pending if item.input_id != event.input_id)
-            return Inbox(rest, taken[0] if isinstance(event, ev.InputClaimed) else None)
-        if isinstance(event, ev.UserSaid):
-            claimed = self.claimed
-            if claimed is None or (claimed.input_id, claimed.kind, claimed.parts) != (
-                event.input_id,
-                event.kind,
-                event.parts,
-            ):
-                raise TraceError("a person's words come from a claimed input, unchanged")
-            return replace(self, claimed=None)
+            claimed = taken[0] if isinstance(event, ev.InputClaimed) else None
+            return replace(self, pending=rest, claimed=claimed)
+        if isinstance(event, ev.TurnStarted):
+            return replace(self, wakes_left=max(self.wakes_left - 1, 0))
         if isinstance(event, ev.SessionForked):
             return Inbox()
         return self
@@ -50,7 +61,10 @@ class Inbox:
     @property
     def wakes(self) -> bool:
         """Whether something pending starts a turn."""
-        return any(item.kind != "inform" for item in self.pending)
+        return any(
+            item.kind in ("ask", "steer") or (item.kind == "notice" and item.wake and self.wakes_left > 0)
+            for item in self.pending
+        )
 
     @property
     def steers(self) -> bool:
@@ -61,3 +75,10 @@ class Inbox:
         """Return what is to be claimed now: everything but asks, and when a turn is ``opening`` the oldest ask too."""
         asks = [item for item in self.pending if item.kind == "ask"][: 1 if opening else 0]
         return tuple(item for item in self.pending if item.kind != "ask" or item in asks)
+
+
+def words(item: ev.InputQueued) -> ev.UserSaid | ev.NoticeGiven:
+    """Return what enters the log when an input is claimed: the words of a person, or those of the host."""
+    if item.kind == "notice":
+        return ev.NoticeGiven(about=item.source or item.kind, text=text_of(item.parts), input_id=item.input_id)
+    return ev.UserSaid(input_id=item.input_id, kind=item.kind, parts=item.parts)

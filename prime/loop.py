@@ -15,6 +15,7 @@ from prime import events as ev
 from prime.cell import Cells
 from prime.context import Context
 from prime.errors import PrimeError, ProviderError
+from prime.inbox import words
 from prime.live import Live
 from prime.log import Log
 from prime.messages import CallPart, Header, Part, Reply, TextPart, plain, text_of
@@ -155,8 +156,7 @@ class Loop:
     def _claims(self, *, opening: bool) -> list[object]:
         claims: list[object] = []
         for item in self.log.state.inbox.due(opening=opening):
-            said = ev.UserSaid(input_id=item.input_id, kind=item.kind, parts=item.parts)
-            claims += (ev.InputClaimed(input_id=item.input_id), said)
+            claims += (ev.InputClaimed(input_id=item.input_id), words(item))
         return claims
 
     def _entries(self, start: int) -> list[ev.Entry]:

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from prime import events as ev
+from prime.inbox import words
 from prime.messages import CallPart, Header, Message, Parameters, TextPart, ToolSpec, Usage
 from prime.projection import digest, request
 from prime.state import State
@@ -114,8 +115,9 @@ def cell_ended(cell: str, call_id: str | None, **fields: Any) -> ev.CellEnded:
 
 
 def _queue(draw: st.DrawFn, folded: Folded) -> Commit:
-    kind = draw(st.sampled_from(["ask", "steer", "inform"]))
-    return (ev.InputQueued(input_id=f"i{len(folded.entries)}", kind=kind, parts=draw(shown)),)
+    kind = draw(st.sampled_from(["ask", "steer", "inform", "notice"]))
+    notice = {"source": draw(texts), "wake": draw(st.booleans())} if kind == "notice" else {}
+    return (ev.InputQueued(input_id=f"i{len(folded.entries)}", kind=kind, parts=draw(shown), **notice),)
 
 
 def _withdraw(draw: st.DrawFn, folded: Folded) -> Commit:
@@ -124,8 +126,7 @@ def _withdraw(draw: st.DrawFn, folded: Folded) -> Commit:
 
 def _claim(draw: st.DrawFn, folded: Folded) -> Commit:
     item = draw(st.sampled_from(folded.state.inbox.pending))
-    said = ev.UserSaid(input_id=item.input_id, kind=item.kind, parts=item.parts)
-    return ev.InputClaimed(input_id=item.input_id), said
+    return ev.InputClaimed(input_id=item.input_id), words(item)
 
 
 def _notice(draw: st.DrawFn, folded: Folded) -> Commit:

@@ -267,7 +267,22 @@ REPLIES = [
 ]
 
 ACTS = st.sampled_from(
-    ["ask", "ask", "steer", "inform", "withdraw", "interrupt", "give up", "cell", "tick", "tick", "event", "event"]
+    [
+        "ask",
+        "ask",
+        "steer",
+        "inform",
+        "notify",
+        "notify",
+        "withdraw",
+        "interrupt",
+        "give up",
+        "cell",
+        "tick",
+        "tick",
+        "event",
+        "event",
+    ]
 )
 
 
@@ -321,6 +336,7 @@ async def _interleave(home: Path, acts: list[str], replies: list[int], luck: ran
             "ask": lambda: asking.append(asyncio.create_task(agent.ask("ask"))),
             "steer": lambda: spoken.append(agent.steer("steer")),
             "inform": lambda: spoken.append(agent.inform("inform")),
+            "notify": lambda: spoken.append(agent.notify("news", source="jobs.1", wake=luck.random() < 0.7)),
             "interrupt": agent.interrupt,
             "give up": lambda: asking and luck.choice(asking).cancel(),
             "cell": lambda: by_hand.append(asyncio.create_task(agent.cell(luck.choice(["quick", "hang"])))),

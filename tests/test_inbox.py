@@ -14,8 +14,12 @@ from prime.messages import TextPart
 HELLO = (TextPart(text="hello"),)
 
 
-def queued(input_id: str, kind: ev.InputKind = "ask") -> ev.InputQueued:
-    return ev.InputQueued(input_id=input_id, kind=kind, parts=HELLO)
+def queued(input_id: str, kind: ev.InputKind = "ask", **fields: Any) -> ev.InputQueued:
+    return ev.InputQueued(input_id=input_id, kind=kind, parts=HELLO, **fields)
+
+
+def noticed(input_id: str, about: str = "jobs.1", text: str = "hello") -> ev.NoticeGiven:
+    return ev.NoticeGiven(about=about, text=text, input_id=input_id)
 
 
 def claimed(input_id: str) -> ev.InputClaimed:
@@ -60,6 +64,33 @@ def test_who_wakes_the_agent(kind: ev.InputKind, wakes: bool) -> None:
     assert after(queued("a", kind), claimed("a"), said("a", kind)).wakes is False
 
 
+SPOKEN = (queued("a"), ev.TurnStarted(), claimed("a"), said("a"))
+
+
+def woken(input_id: str) -> tuple[Any, ...]:
+    return queued(input_id, "notice", source="jobs.1"), ev.TurnStarted(), claimed(input_id), noticed(input_id)
+
+
+def test_a_notice_wakes_three_times_in_a_row_and_again_after_words_of_a_person() -> None:
+    waiting = queued("z", "notice", source="jobs.9")
+    assert after(waiting).wakes is False  # nobody has said anything yet
+    assert after(*SPOKEN, waiting).wakes is True
+    assert after(*SPOKEN, *woken("n1"), *woken("n2"), waiting).wakes is True
+    spent = (*SPOKEN, *woken("n1"), *woken("n2"), *woken("n3"), waiting)
+    assert after(*spent).wakes is False
+    inbox = after(*spent, queued("b", "steer"))
+    assert inbox.wakes is True
+    assert ids(inbox.due(opening=True)) == ["z", "b"]
+    again = (ev.TurnStarted(), claimed("z"), noticed("z", "jobs.9"), claimed("b"), said("b", "steer"))
+    assert after(*spent, queued("b", "steer"), *again, queued("y", "notice")).wakes is True
+
+
+def test_a_notice_that_may_not_wake_waits_and_none_keeps_a_turn_from_ending() -> None:
+    inbox = after(*SPOKEN, queued("n", "notice", source="jobs.1", wake=False))
+    assert (inbox.wakes, inbox.steers, ids(inbox.due(opening=False))) == (False, False, ["n"])
+    assert after(*SPOKEN, queued("n", "notice")).steers is False
+
+
 REFUSED = {
     "queued twice": ((queued("a"),), queued("a"), "queued already"),
     "claimed and not there": ((queued("a"),), claimed("b"), "not pending"),
@@ -70,6 +101,15 @@ REFUSED = {
     "words of another input": ((queued("a"), claimed("a")), said("b"), "unchanged"),
     "words of another kind": ((queued("a"), claimed("a")), said("a", "steer"), "unchanged"),
     "words that were changed": ((queued("a"), claimed("a")), said("a", text="bye"), "unchanged"),
+    "a notice that nobody claimed": ((queued("a", "notice"),), noticed("a", "notice"), "unchanged"),
+    "a notice as words of a person": ((queued("a", "notice"), claimed("a")), said("a", "notice"), "unchanged"),
+    "words of a person as a notice": ((queued("a"), claimed("a")), noticed("a", "ask"), "unchanged"),
+    "a notice of another source": ((queued("a", "notice", source="x"), claimed("a")), noticed("a", "y"), "unchanged"),
+    "the host's own words before those due": (
+        (queued("a"), claimed("a")),
+        ev.NoticeGiven(about="usage", text="x"),
+        "followed by its words",
+    ),
     "a second claim before the words": (
         (queued("a"), queued("b"), claimed("a")),
         claimed("b"),

@@ -81,6 +81,8 @@ def test_append_returns_what_is_read_later(log: Log) -> None:
         "input_id": "i1",
         "kind": "ask",
         "parts": [{"type": "text", "text": "hello"}],
+        "source": None,
+        "wake": True,
     }
 
 
