@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prime.agent import Answer
-    from prime.app import Agent, SyncAgent
     from prime.errors import PrimeError
+    from prime.faces import Agent, SyncAgent
     from prime.messages import Delta, ImagePart, Usage
     from prime.sessions import VERSION as __version__
     from prime.tools.base import tool
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Agent": ("prime.app", "Agent"),
+    "Agent": ("prime.faces", "Agent"),
     "Answer": ("prime.agent", "Answer"),
     "Delta": ("prime.messages", "Delta"),
     "ImagePart": ("prime.messages", "ImagePart"),
     "PrimeError": ("prime.errors", "PrimeError"),
-    "SyncAgent": ("prime.app", "SyncAgent"),
+    "SyncAgent": ("prime.faces", "SyncAgent"),
     "Usage": ("prime.messages", "Usage"),
     "Workspace": ("prime.tools.workspace", "Workspace"),
     "__version__": ("prime.sessions", "VERSION"),

@@ -252,7 +252,8 @@ class Agent:
     def _answer(self, start: int, ended: ev.TurnEnded) -> Answer:
         replies = [entry.event for entry in self._log.entries(start, types=("model_replied",))]
         texts = [text for reply in replies if (text := text_of(reply.parts))]
-        usage = sum((reply.usage for reply in replies if reply.usage is not None), Usage())
+        queries = [entry.event.reply for entry in self._log.entries(start, types=("query_ended",))]
+        usage = sum((reply.usage for reply in (*replies, *queries) if reply and reply.usage is not None), Usage())
         return Answer(
             text=texts[-1] if texts else "",
             reason=ended.reason,

@@ -86,9 +86,14 @@ def check(
         return Stop("max_steps", f"the turn took {steps} steps, the most that are allowed")
     if entries and limits.max_seconds is not None and now_ms - entries[0].at >= limits.max_seconds * 1000:
         return Stop("max_seconds", f"the turn took longer than {limits.max_seconds:g} s")
-    if limits.max_cost is not None and spent is not None and spent >= Decimal(str(limits.max_cost)):
-        return Stop("max_cost", f"the session cost ${spent:.4f}, the most that is allowed is ${limits.max_cost:g}")
-    return _repeated(entries)
+    return overspent(limits, spent) or _repeated(entries)
+
+
+def overspent(limits: Limits, spent: Decimal | None) -> Stop | None:
+    """Decide whether a session that cost ``spent`` US dollars, None when unknown, may send another request."""
+    if limits.max_cost is None or spent is None or spent < Decimal(str(limits.max_cost)):
+        return None
+    return Stop("max_cost", f"the session cost ${spent:.4f}, the most that is allowed is ${limits.max_cost:g}")
 
 
 def empty(entries: Sequence[ev.Entry]) -> Stop | Correct:

@@ -94,6 +94,8 @@ class Config(BaseModel):
         output_limit_bytes: of a cell's output that the log keeps.
         memory_limit_bytes: of data of the kernel, and of each process that it starts; Linux alone enforces it.
         max_kernels: alive at once, of an agent with its children.
+        query_characters, query_prompts, query_parallel: of one prompt; prompts of one ``agents.query_many``, and how
+            many of them are with the model at the same time.
         context_policy: how the window is kept; see ``docs/context.md``.
         context_pressure: share of the model's window from which room is made.
         context_pressure_of: the same for single models, by full name; in a variable ``NAME=SHARE`` with commas.
@@ -131,6 +133,9 @@ class Config(BaseModel):
     output_limit_bytes: int = Field(16 * 1024 * 1024, ge=64 * 1024)
     memory_limit_bytes: int | None = Field(None, ge=512 * 1024 * 1024)
     max_kernels: int = Field(32, gt=0)
+    query_characters: int = Field(200_000, ge=1_000)
+    query_prompts: int = Field(20, gt=0)
+    query_parallel: int = Field(8, gt=0)
     context_policy: Literal["transcript", "fold", "slice", "window", "auto"] = "auto"
     context_pressure: float = Field(0.8, gt=0, le=1)
     context_pressure_of: Annotated[Mapping[str, Share], BeforeValidator(_shares), AfterValidator(MappingProxyType)] = (

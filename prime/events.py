@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prime import kernel_events
+from prime import agent_events, kernel_events
+from prime.agent_events import QueryAsked as QueryAsked
+from prime.agent_events import QueryEnded as QueryEnded
 from prime.kernel_events import KernelLost as KernelLost
 from prime.kernel_events import KernelStarted as KernelStarted
 from prime.kernel_events import NamespaceRestored as NamespaceRestored
@@ -167,13 +169,14 @@ class ModelReplied(Frozen):
 
 
 class RequestFailed(Frozen):
-    """An attempt at the step's request failed. ``attempt`` counts from 1; ``code`` is that of ``ProviderError``."""
+    """An attempt at the request of the step, or of a ``query``, failed. ``attempt`` counts from 1; ``code`` is ours."""
 
     type: Literal["request_failed"] = "request_failed"
     attempt: int
     code: str
     message: str
     status: int | None
+    query: int | None = None
 
 
 class RetryScheduled(Frozen):
@@ -182,6 +185,7 @@ class RetryScheduled(Frozen):
     type: Literal["retry_scheduled"] = "retry_scheduled"
     attempt: int
     delay_s: float
+    query: int | None = None
 
 
 class CellStarted(Frozen):
@@ -195,7 +199,6 @@ class CellStarted(Frozen):
 
 class CellOutput(Frozen):
     """A piece of a cell's output, whole and in order. ``late``: produced by work that an older cell left behind.
-
     ``svg`` is the source of the image, where it was one.
     ``target`` and ``arguments`` are those of the call whose untouched value the text shows, in its tool's own form.
     """
@@ -318,11 +321,12 @@ class Ignored(Frozen):
     name: str
 
 
+_MODULES = (__name__, agent_events.__name__, kernel_events.__name__)
 #: Every type that may be stored, by name.
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind
     for kind in Frozen.__subclasses__()
-    if kind.__module__ in (__name__, kernel_events.__name__) and "type" in kind.model_fields and kind is not Ignored
+    if kind.__module__ in _MODULES and "type" in kind.model_fields and kind is not Ignored
 }
 
 

@@ -52,7 +52,7 @@ class Line:
         shared: tokens that it shares from its start with an earlier request and the reply to that.
         output: tokens of the reply.
         diverged: characters that it shares from its start with the request before it and the reply to that; -1 for
-            the first.
+            the first, and for a query.
         characters: of the whole prompt.
     """
 
@@ -104,8 +104,9 @@ class Ledger:
         self._header: tuple[Header, _Piece] | None = None
         self._before: list[_Piece] = []
 
-    def add(self, request: Request, reply: Reply | None) -> Line:
-        """Take in a request and the reply to it, None when none came."""
+    def add(self, request: Request, reply: Reply | None, *, aside: bool = False) -> Line:
+        """Take in a request and the reply to it, None when none came; ``aside``: it is no part of the conversation, and
+        the next one that is diverges from the one before."""
         pieces = [self._header_piece(request.header), *map(self._message_piece, request.messages)]
         shared = self._longest(pieces)
         prompt = round(sum(piece.tokens for piece in pieces))
@@ -117,11 +118,12 @@ class Ledger:
             miss=prompt - hit,
             shared=round(shared),
             output=round(sum(estimate(piece.text) for piece in answer)),
-            diverged=_shared(self._before, pieces) if self._before else -1,
+            diverged=_shared(self._before, pieces) if self._before and not aside else -1,
             characters=sum(len(piece.text) for piece in pieces),
         )
-        self._before = [*pieces, *answer]
-        self._keep(self._before)
+        self._keep([*pieces, *answer])
+        if not aside:
+            self._before = [*pieces, *answer]
         self.lines.append(line)
         return line
 

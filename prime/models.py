@@ -8,7 +8,7 @@ from pathlib import Path
 from prime.config import Config
 from prime.errors import ConfigError, ModelNotFound
 from prime.log import read
-from prime.projection import replies
+from prime.projection import queries, replies
 from prime.providers import probe, registry
 from prime.providers.base import Provider
 from prime.providers.llama import find_server
@@ -38,7 +38,8 @@ def resolve(config: Config) -> Provider:
         sessions = Sessions(config.home)
         session = sessions.resolve(name)
         with sessions.read(session) as store:
-            return ReplayProvider(f"replay/{session}", replies(read(store)))
+            asked = queries(read(store, types=("query_asked", "query_ended")))
+            return ReplayProvider(f"replay/{session}", replies(read(store)), asked)
     return registry.resolve(config.model, settings(config))
 
 

@@ -41,6 +41,23 @@ def request(header: Header, entries: Iterable[ev.Entry]) -> Request:
     return Request(header=header, messages=tuple(item for item in found if item is not None))
 
 
+def query(header: Header, prompt: str) -> Request:
+    """Return the request of a query: one prompt beside the conversation."""
+    return Request(header=header, messages=(Message(role="user", parts=(TextPart(text=prompt),)),))
+
+
+def queries(entries: Iterable[ev.Entry]) -> tuple[tuple[Request, Reply], ...]:
+    """Return the answered queries of a session with their replies, in the order in which they were asked."""
+    found, answers = list[ev.QueryAsked](), dict[int, Reply]()
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ev.QueryAsked):
+            found.append(event)
+        elif isinstance(event, ev.QueryEnded) and event.reply is not None:
+            answers[event.query] = event.reply
+    return tuple((query(event.header, event.prompt), answers[event.query]) for event in found if event.query in answers)
+
+
 def replies(entries: Iterable[ev.Entry]) -> tuple[Reply, ...]:
     """Return the whole replies of a session in order, as a model that replays it gives them. One that was interrupted
     is left out: its request was never answered."""

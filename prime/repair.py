@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from prime import events as ev
+from prime.agent_events import QueryError
 from prime.messages import TextPart
 from prime.trace import Trace
 
@@ -30,6 +31,8 @@ def closers(trace: Trace, generation: int | None) -> tuple[Any, ...]:
     owed = list(trace.owed)
     if trace.cell is not None:
         died = ev.DispatchError(code="outcome_unknown", message="the call was cut off and what came of it is not known")
+        cut = QueryError(code="outcome_unknown", message="the query was cut off; whether it was answered is not known")
+        events += [ev.QueryEnded(query=open.query, model=open.header.model, error=cut) for open in trace.queries]
         events += [
             ev.DispatchEnded(cell=trace.cell, call=call, value=None, error=died, duration_s=0.0)
             for call in sorted(trace.dispatches)

@@ -19,7 +19,7 @@ from prime.log import Log, read
 from prime.messages import Header, Message, Reply, Request
 from prime.policies.base import Options
 from prime.policies.window import KEPT, REMINDER
-from prime.projection import digest, message
+from prime.projection import digest, message, query
 from prime.store.base import Store
 from prime.store.sqlite import SqliteStore
 from prime.surface import Surface, visible
@@ -27,11 +27,13 @@ from prime.surface import Surface, visible
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as the policy makes it, the digest of the one that was recorded, and the recorded reply to it."""
+    """A request as the policy makes it, the digest of the one that was recorded, and the recorded reply to it. One that
+    is ``aside`` is a query, which no policy changes."""
 
     request: Request
     recorded: str
     reply: Reply | None
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ def recorded(store: Store) -> Ledger:
             assert header is not None, "a step has a header"
             shown = tuple(messages[seq] for seq in surface.seqs if seq in messages)
             ledger.add(Request(header=header, messages=shown), replies.get(entry.seq))
+        elif isinstance(event, ev.QueryAsked):
+            ledger.add(query(event.header, event.prompt), replies.get(entry.seq), aside=True)
     return ledger
 
 
@@ -79,7 +83,7 @@ def replay(store: Store, options: Options, window: int | None) -> Replay:
         copy = SqliteStore.create(Path(folder) / "log.sqlite3", ev.FORMAT)
         with Log(copy) as log:
             for sent in _sent(store, log, options, window):
-                ledger.add(sent.request, sent.reply)
+                ledger.add(sent.request, sent.reply, aside=sent.aside)
                 same &= digest(sent.request) == sent.recorded
             operations = sum(1 for _ in log.entries(types=("surface_replaced",)))
     return Replay(ledger, operations, same)
@@ -102,6 +106,8 @@ def _sent(store: Store, log: Log, options: Options, window: int | None) -> Itera
             request = context.request(log.state.header)
             yield Sent(request, event.request, replies.get(entry.seq))
             event = ev.StepStarted(request=digest(request), messages=len(request.messages))
+        elif isinstance(event, ev.QueryAsked):
+            yield Sent(query(event.header, event.prompt), event.request, replies.get(entry.seq), aside=True)
         log.append(*claimed, event, at=entry.at)
         claimed.clear()
         if isinstance(event, ev.DispatchStarted) and event.target == "context.new":
@@ -117,12 +123,15 @@ def _of_a_policy(event: object) -> bool:
 
 
 def _replies(store: Store) -> dict[int, Reply]:
-    """Return the whole replies by the seq of the step that asked for them."""
+    """Return the whole replies by the seq of the step or the query that asked for them."""
     found, step = {}, -1
-    for entry in read(store, types=("step_started", "model_replied")):
+    for entry in read(store, types=("step_started", "model_replied", "query_ended")):
         event = entry.event
         if isinstance(event, ev.StepStarted):
             step = entry.seq
+        elif isinstance(event, ev.QueryEnded):
+            if event.reply is not None:
+                found[event.query] = event.reply
         elif not event.interrupted:
             found[step] = Reply(parts=event.parts, stop=event.stop, model=event.model, usage=event.usage)
     return found

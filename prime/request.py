@@ -38,9 +38,15 @@ class Interrupted:
 
 
 async def send(
-    provider: Provider, request: Request, log: Log, live: Callable[[Delta], None], cancel: asyncio.Event
+    provider: Provider,
+    request: Request,
+    log: Log,
+    live: Callable[[Delta], None],
+    cancel: asyncio.Event,
+    query: int | None = None,
 ) -> Reply | Interrupted:
-    """Send ``request`` and return its reply, or what there was of it when ``cancel`` was set.
+    """Send ``request`` and return its reply, or what there was of it when ``cancel`` was set. ``query`` is its number
+    when it is not the step's.
 
     Raises:
         ProviderError: it failed for good; each attempt is in the log.
@@ -66,20 +72,17 @@ async def send(
                 return reply.result()
             return Interrupted("".join(said))
         except ProviderError as error:
-            message = plain(str(error))
-            log.append(ev.RequestFailed(attempt=number, code=error.code, message=message, status=error.status))
+            log.append(_failed(error, number, query))
             raise
         finally:
-            reply.cancel()
-            await asyncio.wait({reply})
-            if not reply.cancelled():
-                reply.exception()  # a request given up may still fail; that interests nobody
+            await _give_up(reply)
 
     async def pause(seconds: float) -> None:
         await asyncio.wait({stopped}, timeout=seconds)
 
     def scheduled(state: RetryCallState) -> None:
-        log.append(_scheduled(state), durable=True)
+        delay_s = float(state.upcoming_sleep)
+        log.append(ev.RetryScheduled(attempt=state.attempt_number + 1, delay_s=delay_s, query=query), durable=True)
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(_again),
@@ -95,6 +98,18 @@ async def send(
         stopped.cancel()
 
 
+async def _give_up(reply: asyncio.Task[Reply]) -> None:
+    reply.cancel()
+    await asyncio.wait({reply})
+    if not reply.cancelled():
+        reply.exception()  # a request given up may still fail; that interests nobody
+
+
+def _failed(error: ProviderError, attempt: int, query: int | None) -> ev.RequestFailed:
+    message = plain(str(error))
+    return ev.RequestFailed(attempt=attempt, code=error.code, message=message, status=error.status, query=query)
+
+
 def _again(error: BaseException) -> bool:
     return isinstance(error, ProviderError) and error.retryable and (error.retry_after_s or 0) <= MAX_RETRY_AFTER_S
 
@@ -102,10 +117,6 @@ def _again(error: BaseException) -> bool:
 def _wait(state: RetryCallState) -> float:
     error = _error(state)
     return error.retry_after_s if error.retry_after_s is not None else _backoff(state)
-
-
-def _scheduled(state: RetryCallState) -> ev.RetryScheduled:
-    return ev.RetryScheduled(attempt=state.attempt_number + 1, delay_s=float(state.upcoming_sleep))
 
 
 def _error(state: RetryCallState) -> ProviderError:

@@ -169,6 +169,8 @@ class State:
             model = self.header.model
             self.usage = {**self.usage, model: self.usage.get(model, Usage()) + event.usage}
             self.replied = Replied(seq, event.usage)
+        elif isinstance(event, ev.QueryEnded) and event.reply is not None and event.reply.usage is not None:
+            self.usage = {**self.usage, event.model: self.usage.get(event.model, Usage()) + event.reply.usage}
 
         def undo() -> None:
             if undo_surface is not None:

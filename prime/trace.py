@@ -25,6 +25,7 @@ class Trace(NamedTuple):
         cell: lease of the open cell, None when no cell runs; ``call_id`` is the call it answers.
         last_call: number of the newest dispatch of the open cell, 0 before the first.
         dispatches: numbers of the open dispatches.
+        queries: the open queries of the cell.
         created: whether the log has begun.
     """
 
@@ -39,6 +40,7 @@ class Trace(NamedTuple):
     call_id: str | None = None
     last_call: int = 0
     dispatches: frozenset[int] = frozenset()
+    queries: tuple[ev.QueryAsked, ...] = ()
 
     def after(self, event: Any) -> Trace:
         """Return the trace after ``event``.
@@ -115,7 +117,10 @@ def _replied(trace: Trace, event: ev.ModelReplied) -> Trace:
 
 
 def _in_request(trace: Trace, event: Any) -> Trace:
-    _require(trace.in_step and not trace.replied, f"{event.type} outside a request")
+    if event.query is None:
+        _require(trace.in_step and not trace.replied, f"{event.type} outside a request")
+    else:
+        _require(_open_query(trace, event), f"{event.type} of a query that is not open")
     return trace
 
 
@@ -135,7 +140,7 @@ def _cell_output(trace: Trace, event: ev.CellOutput) -> Trace:
 
 def _cell_ended(trace: Trace, event: ev.CellEnded) -> Trace:
     _require(trace.cell == event.cell and trace.call_id == event.call_id, "the end of a cell that is not open")
-    _require(not trace.dispatches, "a cell ends when every call of it has ended")
+    _require(not (trace.dispatches or trace.queries), "a cell ends when every call and query of it has ended")
     owed = trace.owed[1:] if event.call_id is not None else trace.owed
     return trace._replace(cell=None, call_id=None, owed=owed, last_call=0)
 
@@ -154,6 +159,21 @@ def _dispatch_started(trace: Trace, event: ev.DispatchStarted) -> Trace:
 def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
     _require(trace.cell == event.cell and event.call in trace.dispatches, "the end of a dispatch that is not open")
     return trace._replace(dispatches=trace.dispatches - {event.call})
+
+
+def _query_asked(trace: Trace, event: ev.QueryAsked) -> Trace:
+    _require(trace.cell is not None, "a query outside a cell")
+    _require(all(asked.query < event.query for asked in trace.queries), "queries begin in the order of their numbers")
+    return trace._replace(queries=(*trace.queries, event))
+
+
+def _query_ended(trace: Trace, event: ev.QueryEnded) -> Trace:
+    _require(_open_query(trace, event), "the end of a query that is not open")
+    return trace._replace(queries=tuple(asked for asked in trace.queries if asked.query != event.query))
+
+
+def _open_query(trace: Trace, event: Any) -> bool:
+    return any(asked.query == event.query for asked in trace.queries)
 
 
 def _surface_replaced(trace: Trace, event: ev.SurfaceReplaced) -> Trace:
@@ -184,5 +204,7 @@ _RULES: dict[type, Callable[[Trace, Any], Trace]] = {
     ev.CallRefused: _call_refused,
     ev.DispatchStarted: _dispatch_started,
     ev.DispatchEnded: _dispatch_ended,
+    ev.QueryAsked: _query_asked,
+    ev.QueryEnded: _query_ended,
     ev.SurfaceReplaced: _surface_replaced,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prime import events as ev
 from prime.errors import AppendRefused, CorruptLog, RequestMismatch
 from prime.log import read
-from prime.projection import join_digests, message, part_digest
+from prime.projection import digest, join_digests, message, part_digest, query
 from prime.state import State
 from prime.store.base import Store
 from prime.surface import visible
@@ -43,6 +43,10 @@ def verify(store: Store) -> Report:
                 raise RequestMismatch(
                     f"entry {entry.seq}: the request of turn {entry.turn}, step {entry.step} is not what the log says"
                 )
+            requests += 1
+        elif isinstance(event, ev.QueryAsked):
+            if digest(query(event.header, event.prompt)) != event.request:
+                raise RequestMismatch(f"entry {entry.seq}: the query that was sent is not what the log says")
             requests += 1
         try:
             state.apply(entry.seq, event)

@@ -13,9 +13,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from prime import events as ev
+from prime.agent_events import QueryError
 from prime.inbox import words
-from prime.messages import CallPart, Header, Message, Parameters, TextPart, ToolSpec, Usage
-from prime.projection import digest, request
+from prime.messages import CallPart, Header, Message, Parameters, Reply, TextPart, ToolSpec, Usage
+from prime.projection import digest, query, request
 from prime.state import State
 from prime.surface import Node
 
@@ -245,6 +246,21 @@ def _dispatch_ended(draw: st.DrawFn, folded: Folded) -> Commit:
     return (ev.DispatchEnded(cell=trace.cell, call=call, value=value, error=error, duration_s=draw(seconds)),)
 
 
+def _query_asked(draw: st.DrawFn, folded: Folded) -> Commit:
+    number, header, prompt = len(folded.entries), draw(headers), draw(texts)
+    return (ev.QueryAsked(query=number, header=header, prompt=prompt, request=digest(query(header, prompt))),)
+
+
+def _query_goes_on(draw: st.DrawFn, folded: Folded) -> Commit:
+    asked = draw(st.sampled_from(folded.state.trace.queries))
+    if draw(st.booleans()):
+        failed = ev.RequestFailed(attempt=1, code="server", message=draw(texts), status=500, query=asked.query)
+        return failed, ev.RetryScheduled(attempt=2, delay_s=draw(seconds), query=asked.query)
+    reply = draw(st.none() | st.builds(Reply, parts=shown, stop=st.just("end"), model=texts, usage=st.none() | usages))
+    error = None if reply else QueryError(code="server", message=draw(texts))
+    return (ev.QueryEnded(query=asked.query, model=asked.header.model, reply=reply, error=error),)
+
+
 def _cell_ended(draw: st.DrawFn, folded: Folded) -> Commit:
     trace, kernel = folded.state.trace, folded.state.kernel
     names = draw(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["int", "str"]), max_size=2))
@@ -264,7 +280,10 @@ def _moves(state: State) -> list[_Move]:
     if state.inbox.pending:
         moves.append(_withdraw)
     if trace.cell is not None:
-        return [*moves, *4 * [_dispatch_started, _cell_ended if not trace.dispatches else _dispatch_ended]]
+        if trace.queries:
+            return [*moves, _dispatch_started, _query_asked, *4 * [_query_goes_on]]
+        end = _cell_ended if not trace.dispatches else _dispatch_ended
+        return [*moves, _query_asked, *4 * [_dispatch_started, end]]
     if trace.in_step:
         if trace.owed:
             return [*moves, *6 * [_cell_started], _refused]
@@ -308,7 +327,7 @@ loose_events = st.one_of(
     st.builds(ev.NoticeGiven, about=texts, text=texts),
     st.builds(ev.ModelReplied, parts=shown, stop=st.just("end"), model=texts, usage=st.none()),
     st.builds(ev.RequestFailed, attempt=counts, code=texts, message=texts, status=st.none()),
-    st.builds(ev.RetryScheduled, attempt=counts, delay_s=seconds),
+    st.builds(ev.RetryScheduled, attempt=counts, delay_s=seconds, query=st.none() | st.integers(0, 3)),
     st.builds(ev.CellStarted, cell=st.just("c"), call_id=st.sampled_from([None, "call_0", "call_1"]), code=texts),
     st.builds(ev.CellOutput, cell=st.just("c"), stream=st.just("stdout"), text=texts),
     st.sampled_from([None, "call_0", "call_1"]).map(lambda call_id: cell_ended("c", call_id)),
@@ -328,6 +347,8 @@ loose_events = st.one_of(
         error=st.none(),
         duration_s=seconds,
     ),
+    st.builds(ev.QueryAsked, query=st.integers(0, 3), header=headers, prompt=texts, request=texts),
+    st.builds(ev.QueryEnded, query=st.integers(0, 3), model=texts),
     st.builds(ev.NotesWritten, revision=st.integers(1, 3), text=texts),
     st.builds(
         ev.SurfaceReplaced,

@@ -45,7 +45,7 @@ def stored(folder: Path) -> list[Row]:
 def expected(events: list[Any]) -> list[tuple[Any, ...]]:
     """Return what a repair has to add, worked out from the events alone."""
     added: list[tuple[Any, ...]] = []
-    cell, asked, dispatches = None, [], set()
+    cell, asked, dispatches, queries = None, [], set(), list[int]()
     turn = step = kernel = None
     for event in events:
         if isinstance(event, ev.ModelReplied):
@@ -61,9 +61,14 @@ def expected(events: list[Any]) -> list[tuple[Any, ...]]:
             dispatches.add(event.call)
         elif isinstance(event, ev.DispatchEnded):
             dispatches.remove(event.call)
+        elif isinstance(event, ev.QueryAsked):
+            queries.append(event.query)
+        elif isinstance(event, ev.QueryEnded):
+            queries.remove(event.query)
         turn = {"turn_started": True, "turn_ended": False}.get(event.type, turn)
         step = {"step_started": True, "step_ended": False}.get(event.type, step)
         kernel = {"kernel_started": True, "kernel_lost": False}.get(event.type, kernel)
+    added += [("query_ended", query) for query in queries]
     added += [("dispatch_ended", call) for call in sorted(dispatches)]
     if cell is not None:
         added.append(("cell_ended", cell.cell, cell.call_id, OUTCOME_UNKNOWN))
@@ -81,6 +86,10 @@ def summary(event: Any) -> tuple[Any, ...]:
         assert event.error is not None
         assert event.error.code == "outcome_unknown"
         return event.type, event.call
+    if isinstance(event, ev.QueryEnded):
+        assert event.error is not None
+        assert event.error.code == "outcome_unknown"
+        return event.type, event.query
     if isinstance(event, ev.CellEnded):
         assert event.status == "died"
         return event.type, event.cell, event.call_id, text_of(event.shown)

@@ -37,6 +37,10 @@ def output(name: str = "c1", late: bool = False) -> ev.CellOutput:
     return ev.CellOutput(cell=name, stream="stdout", text="", late=late)
 
 
+def asked(query: int = 9) -> ev.QueryAsked:
+    return ev.QueryAsked(query=query, header=HEADER, prompt="", request="digest")
+
+
 TURN, ENDED = ev.TurnStarted(), ev.TurnEnded(reason="completed")
 STEP, DONE = ev.StepStarted(request="digest", messages=1), ev.StepEnded(outcome="done")
 HEADER = Header(model="m", system="", tools=())
@@ -78,6 +82,10 @@ SAMPLES: dict[str, Any] = {
     "restored": ev.NamespaceRestored(generation=1, snapshot=1, restored={}, missing={}),
     "replaced": ev.SurfaceReplaced(start=0, end=0, sources=(), message=Message(role="user", parts=()), policy="test"),
     "notes": ev.NotesWritten(revision=1, text=""),
+    "query": asked(),
+    "query failed": ev.RequestFailed(attempt=1, code="server", message="", status=None, query=9),
+    "query retried": ev.RetryScheduled(attempt=2, delay_s=0.5, query=9),
+    "query ended": ev.QueryEnded(query=9, model="m"),
     "ignored": ev.Ignored(name="x"),
 }
 ANYWHERE = {"queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"}
@@ -90,7 +98,10 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
         [created()],
         ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "turn", "cell by hand", "replaced"},
     ),
-    "cell by hand": ([created(), cell(None)], ANYWHERE | {"output", "cell by hand ended", "dispatch", "replaced"}),
+    "cell by hand": (
+        [created(), cell(None)],
+        ANYWHERE | {"output", "cell by hand ended", "dispatch", "query", "replaced"},
+    ),
     "turn": ([created(), TURN], ANYWHERE | BETWEEN),
     "request": (
         [created(), TURN, STEP],
@@ -103,15 +114,19 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     ),
     "cell": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0")],
-        ANYWHERE | {"output", "dispatch", "cell ended"},
+        ANYWHERE | {"output", "dispatch", "query", "cell ended"},
     ),
     "dispatch": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), dispatched(1)],
-        ANYWHERE | {"output", "dispatch ended"},
+        ANYWHERE | {"output", "query", "dispatch ended"},
+    ),
+    "query": (
+        [created(), TURN, STEP, replied("call_0"), cell("call_0"), asked()],
+        ANYWHERE | {"output", "dispatch", "query failed", "query retried", "query ended"},
     ),
     "dispatch ended": (
         [created(), TURN, STEP, replied("call_0"), cell("call_0"), dispatched(1), answered(1)],
-        ANYWHERE | {"output", "cell ended"},
+        ANYWHERE | {"output", "query", "cell ended"},
     ),
     "first call answered": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), cell_ended("c1", "call_0")],

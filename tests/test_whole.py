@@ -17,9 +17,9 @@ from watch import shown
 
 import prime
 from prime import events as ev
-from prime.app import Agent
 from prime.config import KEY_VARIABLES
 from prime.errors import SessionBusy
+from prime.faces import Agent
 from prime.log import read
 from prime.messages import ImagePart, Request, text_of
 from prime.providers.scripted import ScriptedProvider

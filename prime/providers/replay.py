@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from prime.messages import Delta, Reply, Request
@@ -15,17 +16,28 @@ _CHUNK = 64
 class ReplayProvider:
     """A :class:`~prime.providers.base.Provider` that answers request N with recorded reply N and reaches no network.
 
+    A query, which is a request that offers no tools, is answered as the same one was; those of a batch come in any
+    order.
     ``requests_left`` is the number of recorded replies nobody asked for yet: 0 when a session was replayed whole.
     """
 
     def __init__(
-        self, model: str, replies: Sequence[Reply], *, context_window: int | None = None, images: bool = True
+        self,
+        model: str,
+        replies: Sequence[Reply],
+        queries: Sequence[tuple[Request, Reply]] = (),
+        *,
+        context_window: int | None = None,
+        images: bool = True,
     ) -> None:
         self.model = model
         self.context_window = context_window
         self.images = images
         self._replies = tuple(replies)
         self._answered = 0
+        self._queries: dict[object, deque[Reply]] = defaultdict(deque)
+        for request, reply in queries:
+            self._queries[_asked(request)].append(reply)
 
     @property
     def requests_left(self) -> int:
@@ -36,9 +48,22 @@ class ReplayProvider:
         """Give the next recorded reply.
 
         Raises:
-            ProviderError: ``bad_request`` when there are more requests than recorded replies.
+            ProviderError: ``bad_request`` when there are more requests than recorded replies, or no such query.
         """
-        del request
+        reply = self._next() if request.header.tools else self._query(request)
+        await stream(reply.parts, on_delta, chunk=_CHUNK)
+        return reply
+
+    async def close(self) -> None:
+        """Do nothing: a recording holds no resources."""
+
+    def _query(self, request: Request) -> Reply:
+        recorded = self._queries[_asked(request)]
+        if not recorded:
+            raise failure("bad_request", f"{self.model}: the recording has no answer, or no further one, to this query")
+        return recorded.popleft()
+
+    def _next(self) -> Reply:
         if not self.requests_left:
             raise failure(
                 "bad_request",
@@ -47,8 +72,9 @@ class ReplayProvider:
             )
         reply = self._replies[self._answered]
         self._answered += 1
-        await stream(reply.parts, on_delta, chunk=_CHUNK)
         return reply
 
-    async def close(self) -> None:
-        """Do nothing: a recording holds no resources."""
+
+def _asked(request: Request) -> object:
+    """Return what makes a query the same one: all but the model's name, which is that of the recording."""
+    return request.header.system, request.header.parameters, request.messages

@@ -24,6 +24,7 @@ TYPES = (
     "user_said",
     "model_replied",
     "cell_started",
+    "query_ended",
 )
 
 

@@ -230,9 +230,10 @@ class _Reading:
         reasoning = "".join(part.text for part in event.parts if isinstance(part, ReasoningPart) and not part.redacted)
         calls = sum(isinstance(part, CallPart) for part in event.parts)
         self._add(Reply(entry.seq, text_of(event.parts), reasoning, calls, event.usage, event.interrupted))
-        if event.usage is not None:
-            usage, model = self.whole.usage, self.whole.model
-            usage[model] = usage.get(model, Usage()) + event.usage
+        self._used(self.whole.model, event.usage)
+
+    def query_ended(self, entry: ev.Entry, event: ev.QueryEnded) -> None:
+        self._used(event.model, event.reply.usage if event.reply is not None else None)
 
     def cell_started(self, entry: ev.Entry, event: ev.CellStarted) -> None:
         self._cells[event.cell] = cell = Cell(entry.seq, event.code, event.call_id is None)
@@ -251,6 +252,10 @@ class _Reading:
 
     def dispatch_ended(self, entry: ev.Entry, event: ev.DispatchEnded) -> None:
         self._calls[event.cell, event.call].ended = event
+
+    def _used(self, model: str, usage: Usage | None) -> None:
+        if usage is not None:
+            self.whole.usage[model] = self.whole.usage.get(model, Usage()) + usage
 
     def _add(self, item: Reply | Cell | Notice) -> None:
         if self._step is not None:
@@ -298,6 +303,7 @@ _RULES: dict[type, Callable[[_Reading, ev.Entry, Any], None]] = {
     ev.StepEnded: _Reading.step_ended,
     ev.UserSaid: _Reading.said,
     ev.ModelReplied: _Reading.replied,
+    ev.QueryEnded: _Reading.query_ended,
     ev.CellStarted: _Reading.cell_started,
     ev.CellOutput: _Reading.cell_output,
     ev.CellEnded: _Reading.cell_ended,

@@ -1,0 +1,1 @@
+"""What an agent does with models and agents beside its own conversation: the namespace ``agents``."""
