@@ -209,6 +209,10 @@ class CellCalls:
     def _decide(self, job: _Job, outcome: Outcome) -> None:
         job.outcome = outcome
         job.duration_s = time.monotonic() - job.started
+        # before the answer leaves: what a cell shows of a value is looked up in the log, however slow the host is
+        while self._uncommitted and (ended := self._uncommitted[0].outcome) is not None:
+            self._pending.append(self._end_event(self._uncommitted.popleft(), ended))
+            self._gather()
 
     def _settle(self, job: _Job) -> None:
         assert job.task is not None
@@ -220,9 +224,6 @@ class CellCalls:
             self._reply(job, outcome)
         elif error is not None:
             self._failure = self._failure or error
-        while self._uncommitted and (ended := self._uncommitted[0].outcome) is not None:
-            self._pending.append(self._end_event(self._uncommitted.popleft(), ended))
-            self._gather()
         self._start()
 
     def _reply(self, job: _Job, outcome: Outcome) -> None:

@@ -330,3 +330,19 @@ async def _ticks(bench: Bench, *running: int) -> None:
     async with asyncio.timeout(5):
         while sorted(bench.running) != sorted(running):  # noqa: ASYNC110 - the tools have no event to wait for
             await asyncio.sleep(0)
+
+
+async def test_a_call_that_was_answered_has_its_end_in_the_log() -> None:
+    """What a cell shows of a value is looked up there, and a slow host may hear of the output first."""
+    with open_cell() as log:
+
+        async def answer(number: int, outcome: Outcome) -> None:
+            calls.commit()
+            ends.append([entry.event.call for entry in log.entries(types=("dispatch_ended",))])
+
+        ends: list[list[int]] = []
+        calls = CellCalls(CELL, log, Catalogue(Bench().tools()), Workspace("/"), answer)
+        for number in (1, 2, 3):
+            calls.submit(call(number, "exclusive"))
+        await calls.close(stop=False)
+    assert ends == [[1], [1, 2], [1, 2, 3]]
