@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from prime_kernel.marks import SESSION
-
 from prime import agent as core
-from prime import caps, guest, peek, prompt
+from prime import caps, peek, prompt
 from prime.agents.queries import Bounds, Queries
 from prime.cell import Cells
 from prime.config import Config
@@ -28,18 +25,14 @@ from prime.namespace import Namespace
 from prime.policies.base import Options, TapeOptions
 from prime.providers import registry
 from prime.providers.base import Provider
-from prime.reaper import Mark, guarding
 from prime.recall import ContextInfo, Notes
 from prime.repl.kernel import KernelRepl
-from prime.repl.pool import Pool
-from prime.repl.process import Launch
-from prime.repl.template import Template
 from prime.sessions import Sessions
 from prime.shown import context_line
 from prime.snapshots import Snapshots
+from prime.surroundings import surroundings
 from prime.tools.base import Tool
 from prime.tools.catalogue import BUILTIN, Catalogue
-from prime.tools.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -78,8 +71,6 @@ async def workshop(
             raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
         # by its folder: the log of a copied one has the original's id
         owner = sessions.folder(resumed or log.state.session).resolve()
-        mark = Mark(SESSION, str(owner))
-        environment = {**config.guest_environment, mark.variable: mark.value}
         context = Context(log, options(config), window=lambda: provider.context_window if provider else None)
         info = ContextInfo(context.used, context.window, context.renew)
         names = Namespace(log, lambda: _names(repl))
@@ -88,18 +79,17 @@ async def workshop(
         limits = caps.limits(config)
         queries = Queries(log, provider, parameters(config), limits, _bounds(config))
         catalogue = Catalogue((*BUILTIN, *recall, *queries.tools(), *tools))
-        workspace = Workspace(folder, environment)
-        async with guarding(mark, fresh=resumed is None), _kernels(config) as pool:
+        async with surroundings(config, folder, owner, fresh=resumed is None) as place:
             repl = KernelRepl(
                 catalogue.bindings(),
-                Launch(_python(config), folder, guest.limited(environment, config.memory_limit_bytes)),
+                place.launch,
                 waits=catalogue.waits(),
                 generation=log.state.kernel.generation + 1,
                 output_limit=config.output_limit_bytes,
-                pool=pool,
+                pool=place.pool,
             )
             line = partial(_context_line, context)
-            cells = Cells(log, repl, catalogue, workspace, limits, line)
+            cells = Cells(log, repl, catalogue, place.workspace, limits, line)
             snapshots = Snapshots(log, repl, owner, config.home)
             kept = snapshots if config.snapshot != "off" else None
             try:
@@ -111,21 +101,6 @@ async def workshop(
                     await kept.take()
             finally:
                 await repl.close()
-
-
-@asynccontextmanager
-async def _kernels(config: Config) -> AsyncIterator[Pool]:
-    """Give an empty pool for the kernels of a session, with the template that they are forked from."""
-    template = Template(_python(config), config.guest_environment) if config.kernel_template else None
-    pool = Pool(config.max_kernels, template=template)
-    try:
-        yield pool
-    finally:
-        await pool.close()
-
-
-def _python(config: Config) -> str:
-    return config.python or sys.executable
 
 
 def _context_line(context: Context) -> str:

@@ -226,4 +226,5 @@ def _kernel_started(started: Started) -> ev.KernelStarted:
         ipython=started.ipython,
         ipykernel=started.ipykernel,
         interrupts=started.interrupts,
+        sandbox=started.sandbox,
     )

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from prime import guest
 from prime.errors import ConfigError
+from prime.sandbox import Level
 
 PREFIX = "PRIME_REPL_"
 PROJECT_FILE = "prime-repl.toml"
@@ -68,6 +69,16 @@ def _shares(value: Any) -> Any:
     return {name: share for name, _, share in pairs}
 
 
+def _paths(value: Any) -> Any:
+    return tuple(filter(None, value.split(os.pathsep))) if isinstance(value, str) else value
+
+
+def _real(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path.expanduser().resolve() for path in paths)
+
+
+#: Files and folders, by their real names; in a variable with colons between them.
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_paths), AfterValidator(_real)]
 #: A share of a model's window.
 Share = Annotated[float, Field(gt=0, le=1)]
 #: Variables by name; pydantic makes a plain dict of any mapping, which could be changed.
@@ -111,6 +122,11 @@ class Config(BaseModel):
         idle_timeout_s: silence of a streaming model that counts as a failure.
         snapshot: when the variables are saved for a later kernel: at the ``close`` of a session, also after each
             ``turn`` and each cell run by hand, or never (``off``).
+        sandbox: what cells and tools may see and change: ``off``: what the user may; ``net-off``: no network; ``full``:
+            nothing outside of the workspace can be changed either, and the home folder is hidden.
+        sandbox_network: whether a ``full`` sandbox has the network.
+        sandbox_read: files and folders that a ``full`` sandbox shows besides, such as ``~/.gitconfig``.
+        sandbox_write: those that it lets change besides.
         pass_environment: further variables that the kernel and its commands get.
         keys: provider keys by variable name.
         guest_environment: the environment of the kernel and its commands.
@@ -152,6 +168,10 @@ class Config(BaseModel):
     kernel_template: bool = False
     idle_timeout_s: float = Field(120.0, gt=0)
     snapshot: Literal["close", "turn", "off"] = "close"
+    sandbox: Level = "off"
+    sandbox_network: bool = False
+    sandbox_read: Paths = ()
+    sandbox_write: Paths = ()
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     keys: Variables = Field(default_factory=_no_variables, repr=False)
     guest_environment: Variables = Field(default_factory=_no_variables, repr=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from prime.messages import Frozen, Json
+from prime.sandbox import Level
 
 
 class KernelStarted(Frozen):
-    """A kernel process with an empty namespace is ready."""
+    """A kernel process with an empty namespace is ready. ``sandbox`` is the level that is really in force."""
 
     type: Literal["kernel_started"] = "kernel_started"
     generation: int
@@ -18,6 +19,7 @@ class KernelStarted(Frozen):
     ipython: str
     ipykernel: str
     interrupts: str
+    sandbox: Level = "off"
 
 
 class KernelLost(Frozen):

@@ -17,10 +17,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--forked", action="store_true", help="fork the kernels of tests from a template")
+    parser.addoption("--sandboxed", action="store_true", help="run the kernels of tests in a sandbox")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     kernels.FORKED = config.getoption("--forked")
+    kernels.SANDBOXED = config.getoption("--sandboxed")
 
 
 @pytest.fixture(scope="session")

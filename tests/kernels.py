@@ -13,6 +13,7 @@ from typing import Any
 from prime_kernel.wire import Binding, Parameter
 
 from prime import guest
+from prime.bubblewrap import Bubblewrap, Wanted
 from prime.repl.kernel import KernelRepl
 from prime.repl.pool import Pool
 from prime.repl.process import Launch
@@ -29,6 +30,7 @@ from prime.repl.signals import (
     Value,
 )
 from prime.repl.template import Template
+from prime.sandbox import OFF, Sandbox
 
 _VALUE = Parameter("value", "Any", None, False)
 
@@ -111,6 +113,9 @@ class Seen:
 #: Whether kernels are forked from a template: the whole suite has to run on those too (``pytest --forked``).
 FORKED = False
 
+#: Whether kernels run in a sandbox, which must change nothing that does not need the network (``pytest --sandboxed``).
+SANDBOXED = False
+
 
 class ForkedRepl(KernelRepl):
     """A repl with a pool of its own, which ends with it."""
@@ -190,11 +195,14 @@ def kernel(
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     patience_s: float = 30.0,
+    sandbox: Sandbox = OFF,
     **options: Any,
 ) -> Kernel:
     """Return a kernel that is started by its first cell."""
     environment = guest.environment(os.environ) if environment is None else environment
-    launch = Launch(python, cwd, environment, patience_s)
+    if SANDBOXED and sandbox is OFF:
+        sandbox = Bubblewrap(Wanted("net-off", cwd, cwd, python, environment))
+    launch = Launch(python, cwd, environment, patience_s, sandbox)
     if FORKED and "pool" not in options:
         return Kernel(ForkedRepl(BINDINGS, launch, pool=Pool(template=Template(python, environment)), **options))
     return Kernel(KernelRepl(BINDINGS, launch, **options))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _CWD = "Folder to work in: the session's own, or the current one."
 _MODEL = "The model: openai/…, anthropic/…, deepseek/…, compatible/… with --base-url, local/…, scripted/FILE."
+_SANDBOX = "Keep cells and commands in a sandbox: full (workspace only, no network), net-off, or off."
 _POLICY = "How a long session is kept within the window: auto, fold, slice, window or transcript."
 
 
@@ -31,6 +32,8 @@ class KernelOptions:
         float | None, typer.Option("--cell-timeout", metavar="S", help="Seconds that one cell may run.")
     ] = None
 
+    sandbox: Annotated[str | None, typer.Option("--sandbox", metavar="LEVEL", help=_SANDBOX)] = None
+
     def config(self, **others: Any) -> Config:
         """Return the configuration with these options over it.
 
@@ -39,7 +42,7 @@ class KernelOptions:
         """
         from prime.config import load
 
-        given = {"python": self.python, "cell_timeout_s": self.timeout, **others}
+        given = {"python": self.python, "cell_timeout_s": self.timeout, "sandbox": self.sandbox, **others}
         return load(self.cwd or Path.cwd(), given)
 
 

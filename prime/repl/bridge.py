@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import socket
+import struct
 from collections.abc import Callable
 
 from prime_kernel.wire import PROTOCOL, Frame, Hello, Ready, Setup, WireError, decode, encode, length
@@ -46,6 +48,12 @@ class Bridge:
         data = encode(frame)
         if self._connection is not None:
             self._connection.write(data)
+
+    def peer(self) -> int:
+        """Return the number that the process at the other end has for this one, whatever number it has for itself.
+        Linux only."""
+        assert self._connection is not None
+        return self._connection.peer()
 
     def pause(self, paused: bool) -> None:
         """Stop or resume reading, so that a kernel cannot fill the host's memory with calls."""
@@ -130,6 +138,14 @@ class _Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+
+    def peer(self) -> int:
+        assert self._transport is not None
+        credentials = struct.Struct("3i")
+        connection = self._transport.get_extra_info("socket")
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+        pid, _, _ = credentials.unpack(found)
+        return int(pid)
 
     def pause(self, paused: bool) -> None:
         assert self._transport is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,11 +63,12 @@ _INSPECT_S, _NAMES, _PLACES, _TEXT = 2.0, 200, 20, 400
 _SAVE_S, _RESTORE_S = 5.0, 30.0
 VARIABLE_LIMIT, TOTAL_LIMIT = 16 * 1024 * 1024, 256 * 1024 * 1024
 
-#: The package that the kernel pickles with; it is pure Python, and need not be there for the kernel's interpreter.
+#: The folder of the package that the kernel pickles with; it is pure Python, and need not be there for the kernel's
+#: interpreter.
 _FOUND = find_spec("cloudpickle")
 assert _FOUND is not None
 assert _FOUND.origin is not None
-_LIBRARY = str(Path(_FOUND.origin).parent)
+LIBRARY = Path(_FOUND.origin).parent
 
 _STUCK = (
     "the kernel process was there but gave no sign of life for {seconds:g} s (stopped, or out of memory and swapping), "
@@ -129,10 +131,13 @@ class LiveKernel:
         except TimeoutError:
             raise KernelStartFailed(f"the kernel was not ready within {START_TIMEOUT_S:g} s{self._printed()}") from None
         self._wakes = ready.interrupts == "wake"
+        if self._sandboxed:  # there it has another number for itself
+            self._process.found(self._bridge.peer())
         return Started(
             generation=self.generation,
-            pid=hello.pid,
+            pid=self._process.pid,
             executable=self._launch.python,
+            sandbox=self._launch.sandbox.level,
             python=hello.python,
             ipython=hello.ipython,
             ipykernel=hello.ipykernel,
@@ -219,8 +224,9 @@ class LiveKernel:
         Raises:
             SnapshotFailed: they were not.
         """
-        save = partial(Save, path=str(path), library=_LIBRARY, variable_limit=VARIABLE_LIMIT, total_limit=TOTAL_LIMIT)
-        answer = await self._questions.ask(save, _SAVE_S)
+        save = partial(Save, library=str(LIBRARY), variable_limit=VARIABLE_LIMIT, total_limit=TOTAL_LIMIT)
+        async with self._folder.taking(path) if self._sandboxed else nullcontext(path) as place:
+            answer = await self._questions.ask(partial(save, path=str(place)), _SAVE_S)
         if self.lost.done():
             raise SnapshotFailed(f"the kernel was lost while its variables were saved: {self.lost.result()}")
         if answer is None:
@@ -238,8 +244,9 @@ class LiveKernel:
         reason = snapshot.refused
         answer = None
         if reason is None:
-            restore = partial(Restore, path=str(snapshot.path), size=snapshot.size, library=_LIBRARY)
-            answer = await self._questions.ask(restore, _RESTORE_S)
+            restore = partial(Restore, size=snapshot.size, library=str(LIBRARY))
+            async with self._folder.giving(snapshot.path) if self._sandboxed else nullcontext(snapshot.path) as place:
+                answer = await self._questions.ask(partial(restore, path=str(place)), _RESTORE_S)
             reason = "it was not in the snapshot"
             if answer is None:
                 await self.kill(f"the variables were not restored within {_RESTORE_S:g} s")
@@ -280,6 +287,10 @@ class LiveKernel:
         if self._process is not None:
             self._process.release()
         self._folder.remove()
+
+    @property
+    def _sandboxed(self) -> bool:
+        return self._launch.sandbox.level != "off"
 
     async def _until_ready(self) -> tuple[Hello, Ready]:
         ready = self._bridge.ready

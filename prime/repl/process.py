@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import prime_kernel
 import psutil
@@ -23,6 +25,7 @@ from prime import reaper
 from prime.errors import KernelStartFailed
 from prime.repl.death import cause, oom_kills
 from prime.repl.template import Forked, Template
+from prime.sandbox import OFF, Sandbox
 
 #: Bytes kept of what the process itself prints, for the message when it does not start.
 _TAIL = 8_192
@@ -32,6 +35,9 @@ _LONGEST_FOLDER = 80
 
 #: Want of processes, memory, or descriptors: it may pass.
 _PASSING = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+#: What a sandbox adds to the number of the signal that has ended the process inside.
+_BY_SIGNAL = 128
 
 #: Seconds from the end of a process until what it had published is surely read.
 _SETTLE_S = 0.05
@@ -50,12 +56,14 @@ class Launch:
         cwd: where cells run.
         environment: the whole environment of the process; ours is not inherited.
         patience_s: seconds without a heartbeat after which a process that should run a cell counts as stuck.
+        sandbox: what they may see and change.
     """
 
     python: str
     cwd: Path
     environment: Mapping[str, str]
     patience_s: float = 30.0
+    sandbox: Sandbox = OFF
 
 
 class Folder:
@@ -78,16 +86,45 @@ class Folder:
         )
         return dict(info)
 
+    @contextlib.asynccontextmanager
+    async def giving(self, path: Path) -> AsyncIterator[Path]:
+        """Give the place in the folder of a copy of the file ``path``, for a process that does not see that one."""
+        with self._passage() as (place, file):
+            with path.open("rb") as source:
+                await asyncio.to_thread(shutil.copyfileobj, source, file)
+            file.flush()
+            yield place
+
+    @contextlib.asynccontextmanager
+    async def taking(self, path: Path) -> AsyncIterator[Path]:
+        """Give the place in the folder of an empty file; what the process has written into it is in the file ``path``
+        after the block."""
+        with self._passage() as (place, file):
+            yield place
+            with path.open("wb") as target:
+                await asyncio.to_thread(shutil.copyfileobj, file, target)
+
+    @contextlib.contextmanager
+    def _passage(self) -> Iterator[tuple[Path, BinaryIO]]:
+        place = self.path / secrets.token_hex(8)
+        try:
+            # kept open: the process could put a link to something else in its place
+            with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "r+b") as file:
+                yield place, file
+        finally:
+            place.unlink(missing_ok=True)
+
     def remove(self) -> None:
         """Remove the folder with all it holds."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class KernelProcess:
-    """A started kernel process, the leader of its own process group."""
+    """A started kernel process, in a process group of its own, whose leader it is, or the sandbox around it."""
 
     def __init__(self, process: asyncio.subprocess.Process | Forked, output: int, mark: reaper.Mark) -> None:
         self._process = process
+        self._kernel = process.pid
         self._mark = mark
         self._descendants: set[psutil.Process] = set()
         self._output = output
@@ -114,7 +151,7 @@ class KernelProcess:
             if template is not None:
                 process = await template.fork(launch.python, arguments, launch.cwd, variables, write)
             if process is None:
-                process = await _start(launch, arguments, variables, write)
+                process = await _start(launch, folder.path, arguments, variables, write)
         except BaseException:
             os.close(read)
             raise
@@ -124,8 +161,12 @@ class KernelProcess:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also the group's."""
-        return self._process.pid
+        """The number of the process that runs the cells."""
+        return self._kernel
+
+    def found(self, pid: int) -> None:
+        """Take notice that the process inside the sandbox is ``pid``."""
+        self._kernel = pid
 
     @property
     def printed(self) -> str:
@@ -144,6 +185,8 @@ class KernelProcess:
         """Wait until the process has ended and what it published can be read; return how it ended, in words."""
         code = await self._process.wait()
         await asyncio.sleep(_SETTLE_S)
+        if self._kernel != self._process.pid and code is not None and code > _BY_SIGNAL:
+            code = _BY_SIGNAL - code
         return cause(code, self.printed, out_of_memory=oom_kills() > self._oom_kills)
 
     @property
@@ -152,7 +195,7 @@ class KernelProcess:
         if self._process.returncode is not None:
             return True
         try:
-            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
+            return psutil.Process(self._process.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
@@ -213,16 +256,17 @@ class KernelProcess:
 
 
 async def _start(
-    launch: Launch, arguments: Sequence[str], variables: Mapping[str, str], output: int
+    launch: Launch, folder: Path, arguments: Sequence[str], variables: Mapping[str, str], output: int
 ) -> asyncio.subprocess.Process:
+    command = (launch.python, str(Path(prime_kernel.__file__).with_name("launch.py")), *arguments)
+    if launch.sandbox.level == "off":
+        # ipykernel ends itself when this process is gone; inside of a sandbox it could not see that it is there
+        variables = {**variables, "JPY_PARENT_PID": str(os.getpid())}
     try:
         return await asyncio.create_subprocess_exec(
-            launch.python,
-            str(Path(prime_kernel.__file__).with_name("launch.py")),
-            *arguments,
+            *launch.sandbox.command(command, launch.cwd, (folder,)),
             cwd=launch.cwd,
-            # ipykernel ends itself when this process is gone
-            env={**variables, "JPY_PARENT_PID": str(os.getpid())},
+            env=variables,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 
 from prime_kernel.wire import Name, Place, Sized, Without
 
+from prime.sandbox import Level
+
 #: How a cell ended. ``refused``: it never ran (syntax error, reserved name). ``interrupted``: stopped at the host's
 #: request, namespace kept. ``timeout``: the same, by the deadline. ``killed``: it did not stop and the kernel was
 #: killed. ``died``: the kernel was gone by itself.
@@ -19,7 +21,8 @@ Status = Literal["ok", "error", "interrupted", "timeout", "killed", "died", "ref
 class Started:
     """A kernel process is ready. ``generation`` counts the kernel processes of a session from 1.
 
-    ``interrupts`` names the interrupt policy in force; ``restored`` says what came of :meth:`Repl.restore`.
+    ``interrupts`` names the interrupt policy in force, ``sandbox`` the level of the sandbox;
+    ``restored`` says what came of :meth:`Repl.restore`.
     """
 
     generation: int
@@ -30,6 +33,7 @@ class Started:
     ipykernel: str
     interrupts: str
     restored: Restored | None = None
+    sandbox: Level = "off"
 
 
 @dataclass(frozen=True, slots=True)

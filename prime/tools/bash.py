@@ -78,9 +78,7 @@ async def bash(
     out, err = Capture(), Capture()
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            shell,
-            "-c",
-            command,
+            *workspace.command((shell, "-c", command), folder),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out.writer,
             stderr=err.writer,

@@ -48,21 +48,21 @@ def existing_file(workspace: Workspace, path: str) -> Path:
     return found
 
 
-def existing_folder(workspace: Workspace, path: str) -> Path:
-    """Return the absolute path of an existing folder.
+def existing_folder(workspace: Workspace, path: str, *, below: bool = False) -> Path:
+    """Return the absolute path of an existing folder; with ``below``, of which everything in it is meant.
 
     Raises:
         ToolFailed: ``not_found`` (names the nearest), ``not_a_folder`` or ``denied``.
     """
-    found, name, mode = _existing(workspace, path)
+    found, name, mode = _existing(workspace, path, below=below)
     if not stat.S_ISDIR(mode):
         raise ToolFailed("not_a_folder", f"{name} is not a folder; give the folder to look in")
     return found
 
 
-def _existing(workspace: Workspace, path: str) -> tuple[Path, str, int]:
+def _existing(workspace: Workspace, path: str, *, below: bool = False) -> tuple[Path, str, int]:
     """Return the absolute path of something that exists, its name for people, and its mode."""
-    found = workspace.resolve(path)
+    found = workspace.resolve(path, below=below)
     name = workspace.name(found)
     with failures(name):
         try:

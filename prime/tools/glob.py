@@ -43,7 +43,7 @@ def glob(workspace: Workspace, pattern: str, path: str = ".", limit: Annotated[i
     are hidden files, unless a part of the pattern begins with a dot (".github/**"). Folders themselves are not listed.
     """
     wanted = Wildcard(pattern)
-    root = existing_folder(workspace, path)
+    root = existing_folder(workspace, path, below=True)
     prefix = len(str(root).rstrip("/")) + 1
     paths: list[str] = []
     for entry in walk(root, hidden=wanted.hidden, depth=wanted.depth):

@@ -104,7 +104,7 @@ async def grep(
     """
     wanted = None if glob is None else Wildcard(glob)
     expression = _compile(pattern, ignore_case, literal)
-    root = workspace.resolve(path)
+    root = workspace.resolve(path, below=True)
     with failures(workspace.name(root)):
         try:
             mode = root.stat().st_mode

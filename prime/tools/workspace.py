@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from prime.errors import ToolFailed
+from prime.sandbox import OFF, Sandbox
 
 #: One lock per real path for the whole process, because several agents may work in one folder.
 _locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
@@ -26,16 +27,31 @@ class Workspace:
         environment: the whole environment of commands; the host decides what is in it, nothing is added from its own.
     """
 
-    def __init__(self, cwd: str | os.PathLike[str], environment: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        cwd: str | os.PathLike[str],
+        environment: Mapping[str, str] = MappingProxyType({}),
+        sandbox: Sandbox = OFF,
+    ) -> None:
         self.cwd = Path(os.path.abspath(cwd))
         self.environment: Mapping[str, str] = MappingProxyType(dict(environment))
+        self._sandbox = sandbox
         self._seen: dict[str, str] = {}
 
-    def resolve(self, path: str) -> Path:
-        """Return the absolute path meant by ``path``: relative to ``cwd``, ``~`` expanded, symlinks left alone.
+    def command(self, arguments: Sequence[str], folder: Path) -> list[str]:
+        """Return the command that runs ``arguments`` for the agent in ``folder``, which :meth:`resolve` gave.
+
+        Every process that acts for the agent is started with it, as the leader of its group (``start_new_session``) and
+        with ``environment``: then it is in the sandbox, if there is one, and a signal to its group reaches it.
+        """
+        return self._sandbox.command(arguments, folder)
+
+    def resolve(self, path: str, *, below: bool = False) -> Path:
+        """Return the absolute path meant by ``path``: relative to ``cwd``, ``~`` expanded, symlinks left alone. With
+        ``below``, everything in that folder is meant.
 
         Raises:
-            ToolFailed: ``bad_path`` for a path that no file can have.
+            ToolFailed: ``bad_path`` for a path that no file can have, ``denied`` for one that the sandbox hides.
         """
         if not path or "\0" in path:
             raise ToolFailed("bad_path", "the path is empty or contains a NUL character; give the path of a file")
@@ -43,13 +59,16 @@ class Workspace:
             expanded = Path(path).expanduser()
         except RuntimeError:  # "~name" of a user that does not exist is an ordinary file name, as in a shell
             expanded = Path(path)
-        return Path(os.path.normpath(self.cwd / expanded))
+        found = self._sandbox.outside(Path(os.path.normpath(self.cwd / expanded)))
+        self._sandbox.check(found, below=below)
+        return found
 
     def name(self, path: Path) -> str:
         """Return the shortest text that :meth:`resolve` takes back to ``path``: relative when it is inside ``cwd``.
 
         A file name that is not UTF-8 cannot be carried in JSON; its odd bytes show as U+FFFD.
         """
+        path = self._sandbox.inside(path)
         shown = str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
         return os.fsencode(shown).decode(errors="replace")
 
@@ -71,7 +90,12 @@ class Workspace:
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """Keep every other writer of the same file out, whichever agent or thread it belongs to."""
+        """Keep every other writer of the same file out, whichever agent or thread it belongs to.
+
+        Raises:
+            ToolFailed: ``denied`` for a file that the sandbox does not let change.
+        """
+        self._sandbox.check(path, write=True)
         key = os.path.realpath(path)
         with _locks_guard:
             lock = _locks.setdefault(key, threading.Lock())

@@ -1,0 +1,92 @@
+"""Where the processes of a session run: their sandbox, their environment, and what ends them all. Part of the
+composition root."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import prime_kernel
+from prime_kernel.marks import SESSION
+
+from prime import guest
+from prime.bubblewrap import Wanted, bubblewrapped
+from prime.config import Config
+from prime.errors import ConfigError
+from prime.reaper import Mark, guarding
+from prime.repl.live import LIBRARY
+from prime.repl.pool import Pool
+from prime.repl.process import Launch
+from prime.repl.template import Template
+from prime.sandbox import OFF, Sandbox
+from prime.tools.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What tools act on, and how and beside which others kernels are started."""
+
+    workspace: Workspace
+    launch: Launch
+    pool: Pool
+
+
+@asynccontextmanager
+async def surroundings(config: Config, folder: Path, session: Path, *, fresh: bool) -> AsyncIterator[Surroundings]:
+    """Give the surroundings of work in ``folder``, and end every process of the session at the end.
+
+    ``session`` is the session's own folder, by which its processes are known; ``fresh``: it never had any.
+
+    Raises:
+        ConfigError: the sandbox that is asked for cannot be set up.
+    """
+    mark = Mark(SESSION, str(session))
+    async with (
+        _sandbox(config, folder) as sandbox,
+        guarding(mark, fresh=fresh),
+        _kernels(config) as pool,
+    ):
+        environment = {**sandbox.environment(config.guest_environment), mark.variable: mark.value}
+        limited = guest.limited(environment, config.memory_limit_bytes)
+        launch = Launch(_python(config), folder, limited, sandbox=sandbox)
+        yield Surroundings(Workspace(folder, environment, sandbox), launch, pool)
+
+
+@asynccontextmanager
+async def _sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
+    if config.sandbox == "off":
+        yield OFF
+        return
+    wanted = Wanted(
+        level=config.sandbox,
+        cwd=folder,
+        home=config.home,
+        python=_python(config),
+        environment=config.guest_environment,
+        network=config.sandbox == "full" and config.sandbox_network,
+        read=config.sandbox_read,
+        write=config.sandbox_write,
+        modules=(Path(prime_kernel.__file__).parent, LIBRARY),
+    )
+    async with bubblewrapped(wanted) as sandbox:
+        yield sandbox
+
+
+@asynccontextmanager
+async def _kernels(config: Config) -> AsyncIterator[Pool]:
+    """Give an empty pool for the kernels of a session, with the template that they are forked from."""
+    if config.kernel_template and config.sandbox != "off":
+        raise ConfigError("a kernel is not forked into a sandbox; set kernel_template to false, or sandbox to off")
+    template = Template(_python(config), config.guest_environment) if config.kernel_template else None
+    pool = Pool(config.max_kernels, template=template)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def _python(config: Config) -> str:
+    return config.python or sys.executable
