@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kernels import Kernel, kernel
+from kernels import Kernel, kernel, needs_numbers_of_the_host
 
 pytestmark = pytest.mark.anyio
 
@@ -198,6 +198,7 @@ _LEFT = {
 
 @pytest.mark.parametrize("start", ["!{}", "%%bash\n{}", "_ = !{}\nprint(*_)"])
 async def test_what_is_left_in_the_background_holds_nobody_and_ends_with_the_kernel(own: Kernel, start: str) -> None:
+    needs_numbers_of_the_host()
     pids = []
     for command in _LEFT.values():
         if "\n" in command and not start.startswith("%%"):

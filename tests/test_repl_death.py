@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from kernels import Kernel, kernel
+from kernels import Kernel, kernel, needs_numbers_of_the_host
 
 from prime.app import running
 from prime.config import Config
@@ -74,6 +74,7 @@ async def test_the_crash_of_a_forked_child_is_the_cells_own_output(own: Kernel) 
 
 
 async def test_a_stopped_kernel_is_noticed_killed_and_replaced(own: Kernel) -> None:
+    needs_numbers_of_the_host()
     pid = int(await own.value("import os; os.getpid()"))
 
     def on(said: Signal) -> None:
@@ -87,6 +88,7 @@ async def test_a_stopped_kernel_is_noticed_killed_and_replaced(own: Kernel) -> N
 
 
 async def test_a_cell_for_a_kernel_that_was_stopped_before_ends_too(own: Kernel) -> None:
+    needs_numbers_of_the_host()
     os.kill(int(await own.value("import os; os.getpid()")), signal.SIGSTOP)
     seen = await own.cell("1")
     assert (seen.status, "no sign of life" in seen.lost[0].reason) == ("died", True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kernels import Kernel, kernel
+from kernels import Kernel, kernel, needs_numbers_of_the_host
 
 from prime.errors import KernelStartFailed, TooManyKernels
 from prime.repl.pool import Pool
@@ -31,6 +31,7 @@ class Kernels:
 
 
 async def test_thirty_two_at_once_all_get_ready(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs_numbers_of_the_host()
     async with AsyncExitStack() as stack:
         family = Kernels(stack, tmp_path, Pool())
         every = [family.new() for _ in range(32)]

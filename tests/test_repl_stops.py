@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from kernels import Kernel, kernel
+from kernels import Kernel, kernel, needs_numbers_of_the_host
 
 from prime.errors import CellBusy, KernelStartFailed
 from prime.repl.signals import Ended, HostCall, Output, Started
@@ -150,6 +150,7 @@ async def test_a_kernel_that_dies_in_a_cell_is_noticed_and_replaced(own: Kernel,
 
 
 async def test_a_kernel_that_dies_between_cells_is_reported_once(own: Kernel) -> None:
+    needs_numbers_of_the_host()
     pid = int(await own.value("import os; os.getpid()"))
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(psutil.wait_procs, [psutil.Process(pid)] if psutil.pid_exists(pid) else [], 10)
@@ -160,6 +161,7 @@ async def test_a_kernel_that_dies_between_cells_is_reported_once(own: Kernel) ->
 
 @pytest.mark.parametrize("dies", [True, False])
 async def test_children_end_with_the_kernel(own: Kernel, dies: bool) -> None:
+    needs_numbers_of_the_host()
     child = int(await own.value("import os, subprocess; p = subprocess.Popen(['sleep', '600']); p.pid"))
     if dies:
         await own.cell("os._exit(1)")

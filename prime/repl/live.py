@@ -70,6 +70,9 @@ assert _FOUND is not None
 assert _FOUND.origin is not None
 LIBRARY = Path(_FOUND.origin).parent
 
+#: Seconds from the end of the bridge to the certain end of its process.
+_PARTING_S = 0.2
+
 _STUCK = (
     "the kernel process was there but gave no sign of life for {seconds:g} s (stopped, or out of memory and swapping), "
     "so it was killed"
@@ -94,6 +97,7 @@ class LiveKernel:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._setup = setup
         self._launch = launch
+        self._sandboxed = launch.sandbox.level != "off"
         self._template = template
         self._targets = {binding.target for binding in setup.bindings}
         self._folder = Folder()
@@ -268,8 +272,7 @@ class LiveKernel:
         """Kill the process and everything that it started, and wait for their end. Idempotent."""
         self._heartbeat.stop()
         self._reason = self._reason or reason
-        if self._process is not None and not self.lost.done():
-            self._process.kill()
+        self._end()
         if self._watch is not None:
             await self._watch
 
@@ -287,10 +290,6 @@ class LiveKernel:
         if self._process is not None:
             self._process.release()
         self._folder.remove()
-
-    @property
-    def _sandboxed(self) -> bool:
-        return self._launch.sandbox.level != "off"
 
     async def _until_ready(self) -> tuple[Hello, Ready]:
         ready = self._bridge.ready
@@ -323,10 +322,13 @@ class LiveKernel:
 
     def _bridge_lost(self, reason: str) -> None:
         # a kernel without a bridge is of no use: whatever it was doing, end it. When it is the process's own end that
-        # closed the bridge, its exit says more than this.
+        # closed the bridge, its exit says more than this, and a sandbox has to pass that on first.
+        if "protocol" in reason:
+            self._reason = self._reason or reason
+        asyncio.get_running_loop().call_later(0 if self._reason else _PARTING_S, self._end)
+
+    def _end(self) -> None:
         if self._process is not None and not self.lost.done():
-            if "protocol" in reason:
-                self._reason = self._reason or reason
             self._process.kill()
 
     def _beat(self) -> None:
@@ -334,10 +336,8 @@ class LiveKernel:
         self._channels.beat()
 
     def _stuck(self) -> None:
-        # what waits for its end hears of it
-        if self._process is not None and not self.lost.done():
-            self._reason = self._reason or _STUCK.format(seconds=self._launch.patience_s)
-            self._process.kill()
+        self._reason = self._reason or _STUCK.format(seconds=self._launch.patience_s)
+        self._end()
 
     def _frame(self, frame: Frame) -> None:
         cell = self._cell
