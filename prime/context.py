@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from prime import events as ev
-from prime import projection
-from prime.errors import RequestMismatch
+from prime.checked import Checked
 from prime.items import Items
 from prime.log import Log
 from prime.messages import Header, Request
@@ -50,6 +49,7 @@ class Context:
         self._options = options
         self._running = running
         self._originals = StoredOriginals(log.entries)
+        self._checked = Checked(log)
         self._items = Items()
         self._items.load(log.pick(log.state.surface.seqs), log.pick)
         self._scales: dict[str, float] = {}
@@ -72,19 +72,8 @@ class Context:
         return Request(header=header, messages=tuple(message for message in found if message is not None))
 
     def check(self, request: Request) -> str:
-        """Return the digest of a request after comparing it with one projected anew from the stored entries.
-
-        The cost is linear in the surface, whatever the length of the log.
-
-        Raises:
-            RequestMismatch: it is not what the log says; it must not be sent.
-        """
-        stored = self._log.pick(self._log.state.surface.seqs)
-        *_, header = self._log.entries(types=("header_changed",))
-        anew = projection.request(header.event.header, stored)
-        if anew != request:
-            raise RequestMismatch("the request is not what the log says: something model-visible was never logged")
-        return projection.digest(anew)
+        """Return the digest of a request; see :meth:`prime.checked.Checked.digest`."""
+        return self._checked.digest(request)
 
     def recover(self) -> bool:
         """Make the surface small after the model refused it for its size; return whether it became smaller."""

@@ -48,6 +48,7 @@ FLOORS: dict[str, float] = {
     "prime.state": 3.5,
     "prime.repair": 3.5,
     "prime.log": 4,
+    "prime.checked": 4.5,
     "prime.items": 4.5,
     "prime.originals": 4.5,
     "prime.verify": 4.5,

@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from watch import happened, kinds, of, results, shown
 
+from prime import events as ev
 from prime.agent import Agent
 from prime.caps import Limits
 from prime.context import Context
 from prime.errors import RequestMismatch
+from prime.log import Log
 from prime.messages import Header, Message, Request, TextPart, Usage, text_of
 from prime.providers.scripted import ScriptedProvider
+from prime.store.sqlite import SqliteStore
 from prime.testing import ScriptedCell, Stage, scripted
 
 pytestmark = pytest.mark.anyio
@@ -261,15 +264,14 @@ class Leaky(Context):
 
 async def test_a_request_with_something_unlogged_is_never_sent(home: Path) -> None:
     async with scripted([{"text": "done"}], home=home) as stage:
-        context = Leaky(stage.log)
-        with pytest.raises(RequestMismatch):
-            context.check(context.request(stage.loop.header))
-        async with another(stage, context=context) as agent:
+        async with another(stage, home / "other") as (agent, log, context):
+            with pytest.raises(RequestMismatch):
+                context.check(context.request(stage.loop.header))
             answer = await agent.ask("go")
             assert answer.reason == "error"
             assert "never logged" in answer.detail
             assert stage.provider.requests == []
-            assert "step_started" not in kinds(stage.log)
+            assert "step_started" not in kinds(log)
             context.leaks = False
             assert (await agent.ask("go")).text == "done"
 
@@ -283,10 +285,14 @@ async def test_a_header_that_was_not_logged_is_never_sent(home: Path) -> None:
 
 
 @asynccontextmanager
-async def another(stage: Stage, **parts: Any) -> AsyncIterator[Agent]:
-    """Run another agent over the stage's session, with other parts."""
-    async with Agent(replace(stage.loop, **parts)) as agent:
-        yield agent
+async def another(stage: Stage, file: Path) -> AsyncIterator[tuple[Agent, Log, Leaky]]:
+    """Run an agent like the stage's over a log of its own, in ``file``, that leaks."""
+    with Log(SqliteStore.create(file, ev.FORMAT)) as log:
+        log.append(ev.SessionCreated(session="other", cwd="/", version="0"))
+        context = Leaky(log)
+        loop = replace(stage.loop, log=log, context=context, cells=replace(stage.loop.cells, log=log))
+        async with Agent(loop) as agent:
+            yield agent, log, context
 
 
 class Buggy(ScriptedProvider):

@@ -48,6 +48,11 @@ class Store(Protocol):
         """The format version of the log."""
         ...
 
+    @property
+    def version(self) -> int:
+        """A number that changes when somebody else, on another connection, has written to the file."""
+        ...
+
     def append(self, rows: Sequence[Row], blobs: Mapping[str, str], *, durable: bool) -> None:
         """Store all or nothing. What is stored survives the death of the process at once, and the loss of power when
         ``durable`` (together with everything stored before).

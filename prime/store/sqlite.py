@@ -123,6 +123,12 @@ class SqliteStore:
             raise
         return store
 
+    @property
+    def version(self) -> int:
+        """See :class:`prime.store.base.Store`."""
+        with self._reporting():
+            return self._pragma("data_version")
+
     def append(self, rows: Sequence[Row], blobs: Mapping[str, str], *, durable: bool) -> None:
         """See :class:`prime.store.base.Store`."""
         chain, stored = self._chain, []
