@@ -263,17 +263,19 @@ class Leaky(Context):
 
 
 async def test_a_request_with_something_unlogged_is_never_sent(home: Path) -> None:
-    async with scripted([{"text": "done"}], home=home) as stage:
-        async with another(stage, home / "other") as (agent, log, context):
-            with pytest.raises(RequestMismatch):
-                context.check(context.request(stage.loop.header))
-            answer = await agent.ask("go")
-            assert answer.reason == "error"
-            assert "never logged" in answer.detail
-            assert stage.provider.requests == []
-            assert "step_started" not in kinds(log)
-            context.leaks = False
-            assert (await agent.ask("go")).text == "done"
+    async with (
+        scripted([{"text": "done"}], home=home) as stage,
+        another(stage, home / "other") as (agent, log, context),
+    ):
+        with pytest.raises(RequestMismatch):
+            context.check(context.request(stage.loop.header))
+        answer = await agent.ask("go")
+        assert answer.reason == "error"
+        assert "never logged" in answer.detail
+        assert stage.provider.requests == []
+        assert "step_started" not in kinds(log)
+        context.leaks = False
+        assert (await agent.ask("go")).text == "done"
 
 
 async def test_a_header_that_was_not_logged_is_never_sent(home: Path) -> None:
