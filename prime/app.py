@@ -17,6 +17,7 @@ from prime.context import Context
 from prime.errors import PrimeError
 from prime.history import History
 from prime.idle import reclaiming
+from prime.jobs.commands import Jobs
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -74,12 +75,13 @@ async def workshop(
         context = Context(log, options(config), window=lambda: provider.context_window if provider else None)
         info = ContextInfo(context.used, context.window, context.renew)
         names = Namespace(log, lambda: _names(repl))
+        jobs = Jobs(log, owner / "jobs")
         history = History(log.store, sessions if config.recall_scope == "all" else None)
         recall = (*history.tools(), *Notes(log).tools(), *info.tools(), *names.tools())
         limits = caps.limits(config)
         queries = Queries(log, provider, parameters(config), limits, _bounds(config))
-        catalogue = Catalogue((*BUILTIN, *recall, *queries.tools(), *tools))
-        async with surroundings(config, folder, owner, fresh=resumed is None) as place:
+        catalogue = Catalogue((*BUILTIN, *recall, *queries.tools(), *jobs.tools(), *tools))
+        async with surroundings(config, folder, owner, fresh=resumed is None) as place, jobs:
             repl = KernelRepl(
                 catalogue.bindings(),
                 place.launch,

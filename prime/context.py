@@ -34,7 +34,6 @@ class Context:
     Args:
         options: the policy.
         window: gives the tokens that the model can take, None while unknown.
-        running: gives one line for each job or child that runs.
     """
 
     def __init__(
@@ -43,11 +42,9 @@ class Context:
         options: Options = Options(),  # noqa: B008 - frozen
         *,
         window: Callable[[], int | None] = lambda: None,
-        running: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._log = log
         self._options = options
-        self._running = running
         self._originals = StoredOriginals(log.entries)
         self._checked = Checked(log)
         self._items = Items()
@@ -122,7 +119,7 @@ class Context:
             asked=self._asked,
             refused=refused,
             names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
-            running=self._running(),
+            running=tuple(state.running.lines()),
         )
 
     def _warn(self, model: str) -> None:

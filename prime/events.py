@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prime import agent_events, kernel_events
+from prime import agent_events, job_events, kernel_events
 from prime.agent_events import QueryAsked as QueryAsked
 from prime.agent_events import QueryEnded as QueryEnded
+from prime.job_events import JobEnd as JobEnd
+from prime.job_events import JobEnded as JobEnded
+from prime.job_events import JobStarted as JobStarted
 from prime.kernel_events import KernelLost as KernelLost
 from prime.kernel_events import KernelStarted as KernelStarted
 from prime.kernel_events import NamespaceRestored as NamespaceRestored
@@ -321,7 +324,7 @@ class Ignored(Frozen):
     name: str
 
 
-_MODULES = (__name__, agent_events.__name__, kernel_events.__name__)
+_MODULES = (__name__, agent_events.__name__, job_events.__name__, kernel_events.__name__)
 #: Every type that may be stored, by name.
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind

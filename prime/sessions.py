@@ -21,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from prime import events as ev
+from prime import running
 from prime.errors import AppendRefused, CorruptLog, LogError, SessionBusy, SessionNotFound
 from prime.log import Log, read
 from prime.repair import closers
@@ -204,13 +205,14 @@ class Sessions:
 
 
 def mend(log: Log) -> None:
-    """Close every bracket that a dead process left open. Deterministic and idempotent: the entries bear the time of the
-    last real one."""
+    """Close what a dead process left open, and say which jobs are lost with it. Deterministic and idempotent: the
+    entries bear the time of the last real one."""
     kernel = log.state.kernel
     events = closers(log.state.trace, kernel.running)
     if kernel.alive:
         lost = ev.KernelLost(generation=kernel.generation, reason="the process that ran it is gone")
         events = (*events, lost)
+    events = (*events, *running.lost(log.state.running))
     if events:
         (last,) = log.entries(len(log) - 1)
         log.append(*events, durable=True, at=last.at)

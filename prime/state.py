@@ -13,6 +13,7 @@ from prime import events as ev
 from prime.errors import TraceError
 from prime.inbox import Inbox
 from prime.messages import Header, Usage
+from prime.running import Running
 from prime.surface import Surface
 from prime.trace import Trace
 
@@ -124,6 +125,7 @@ class State:
 
     Attributes:
         session, cwd: as the newest session_created or session_forked and the first say.
+        running: the jobs beside the cells.
         header: what the next request starts with, None before the first.
         notes: the note, None before it was written.
         usage: tokens so far, by the model's full name in the header; a fork does not count its parent's.
@@ -135,6 +137,7 @@ class State:
     cwd: str = ""
     trace: Trace = field(default_factory=Trace)
     inbox: Inbox = field(default_factory=Inbox)
+    running: Running = field(default_factory=Running)
     kernel: Kernel = field(default_factory=Kernel)
     header: Header | None = None
     notes: ev.NotesWritten | None = None
@@ -149,12 +152,12 @@ class State:
         Raises:
             AppendRefused: an event that does not belong here; nothing has changed.
         """
-        trace, inbox = self.trace.after(event), self.inbox.after(event)
+        trace, inbox, running = self.trace.after(event), self.inbox.after(event), self.running.after(event)
         if isinstance(event, ev.NotesWritten) and event.revision != (self.notes.revision if self.notes else 0) + 1:
             raise TraceError(f"notes revision {event.revision} does not follow the stored one")
         undo_surface = self.surface.apply(seq, event)
         before = {name: getattr(self, name) for name in _VALUES}
-        self.trace, self.inbox, self.kernel = trace, inbox, self.kernel.after(seq, event)
+        self.trace, self.inbox, self.running, self.kernel = trace, inbox, running, self.kernel.after(seq, event)
         if isinstance(event, ev.SessionCreated):
             self.session, self.cwd = event.session, event.cwd
         elif isinstance(event, ev.SessionForked):

@@ -29,6 +29,7 @@ from prime.cell import Cells
 from prime.context import Context
 from prime.errors import CellBusy, KernelStartFailed, ToolFailed
 from prime.history import History
+from prime.jobs.commands import Jobs
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -347,7 +348,8 @@ async def scripted(
             *Notes(log).tools(),
             *ContextInfo(context.used, context.window, context.renew).tools(),
         )
-        catalogue = Catalogue((*BUILTIN, *recall, *tools))
+        jobs = Jobs(log, sessions.folder(log.state.session) / "jobs")
+        catalogue = Catalogue((*BUILTIN, *recall, *jobs.tools(), *tools))
         cells = Cells(
             log, repl, catalogue, Workspace(home), limits, lambda: context_line(context.used(), context.window())
         )
@@ -359,7 +361,7 @@ async def scripted(
         header = Header(model=provider.model, system=system, tools=(prompt.tool(),))
         loop = Loop(log, context, provider, cells, header, Live())
         try:
-            async with Agent(loop) as agent:
+            async with jobs, Agent(loop) as agent:
                 yield Stage(agent, loop, log, provider, repl)
         finally:
             await repl.close()

@@ -180,6 +180,18 @@ def _kernel(draw: st.DrawFn, folded: Folded) -> Commit:
     return started, ev.NamespaceRestored(**told, missing=missing)
 
 
+def _job(draw: st.DrawFn, folded: Folded) -> Commit:
+    running = folded.state.running
+    if running.alive and draw(st.booleans()):
+        job = draw(st.sampled_from(running.alive)).started.job
+        code = draw(st.none() | st.integers(0, 255))
+        ended = {"exit_code": code, "signal": "SIGTERM" if code is None else None, "output_bytes": draw(counts)}
+        reason = draw(st.sampled_from(["exited", "killed", "closed"]))
+        return (ev.JobEnded(job=job, reason=reason, duration_s=draw(seconds), **ended),)
+    kind, number = draw(st.sampled_from(["command", "terminal"])), running.begun + 1
+    return (ev.JobStarted(job=number, kind=kind, name=draw(texts), command=draw(texts), cwd="/tmp", pid=draw(counts)),)
+
+
 def _turn_started(draw: st.DrawFn, folded: Folded) -> Commit:
     return (ev.TurnStarted(),)
 
@@ -276,7 +288,7 @@ _Move = Callable[[st.DrawFn, Folded], Commit]
 
 def _moves(state: State) -> list[_Move]:
     trace = state.trace
-    moves: list[_Move] = [_queue, _header, _notes, _kernel, _output]
+    moves: list[_Move] = [_queue, _header, _notes, _kernel, _output, _job]
     if state.inbox.pending:
         moves.append(_withdraw)
     if trace.cell is not None:

@@ -77,6 +77,10 @@ def expected(events: list[Any]) -> list[tuple[Any, ...]]:
     added += [("step_ended", "interrupted")] * bool(step)
     added += [("turn_ended", "interrupted")] * bool(turn)
     added += [("kernel_lost",)] * bool(kernel)
+    jobs = [event.job for event in events if isinstance(event, ev.JobStarted)]
+    over = [event.job for event in events if isinstance(event, ev.JobEnded)]
+    for job in (job for job in jobs if job not in over):
+        added += [("job_ended", job, "lost"), ("input_queued", "notice", False)]
     return added
 
 
@@ -100,6 +104,10 @@ def summary(event: Any) -> tuple[Any, ...]:
         return event.type, event.outcome
     if isinstance(event, ev.TurnEnded):
         return event.type, event.reason
+    if isinstance(event, ev.JobEnded):
+        return event.type, event.job, event.reason
+    if isinstance(event, ev.InputQueued):
+        return event.type, event.kind, event.wake
     return (event.type,)
 
 

@@ -86,9 +86,14 @@ SAMPLES: dict[str, Any] = {
     "query failed": ev.RequestFailed(attempt=1, code="server", message="", status=None, query=9),
     "query retried": ev.RetryScheduled(attempt=2, delay_s=0.5, query=9),
     "query ended": ev.QueryEnded(query=9, model="m"),
+    "job": ev.JobStarted(job=1, kind="command", name="", command="", cwd="/", pid=1),
+    "job ended": ev.JobEnded(job=1, reason="exited", exit_code=0, signal=None, output_bytes=0, duration_s=0.0),
     "ignored": ev.Ignored(name="x"),
 }
-ANYWHERE = {"queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"}
+ANYWHERE = {
+    *("queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"),
+    *("job", "job ended"),
+}
 BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced"}
 
 #: What happened -> what may happen next, and nothing else of the samples.

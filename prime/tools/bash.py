@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
-import signal
 import time
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from prime.errors import ToolFailed
 from prime.messages import Frozen
 from prime.tools.base import tool
 from prime.tools.capture import Capture
 from prime.tools.files import existing_folder
+from prime.tools.process import end, exit_of, start
 from prime.tools.workspace import Workspace
 
-#: Seconds between asking a group of processes to end and ending it.
-GRACE_S = 1.0
 #: Seconds for output of the last moment, when something left behind keeps the pipes open.
 _DRAIN_S = 0.1
 
@@ -71,26 +66,10 @@ async def bash(
     Programs put in the background with & run on; use jobs.start for what should be watched.
     """
     folder = existing_folder(workspace, cwd or ".")
-    shell = _shell(workspace.environment.get("PATH", os.defpath))
-    if "\0" in command:
-        raise ToolFailed("bad_arguments", "command contains a NUL character")
     started = time.monotonic()
     out, err = Capture(), Capture()
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *workspace.command((shell, "-c", command), folder),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=out.writer,
-            stderr=err.writer,
-            cwd=folder,
-            env=workspace.environment,
-            start_new_session=True,
-        )
-    )
     try:
-        process = await _started(starting)
-    except OSError as error:
-        raise ToolFailed("not_started", f"the command could not be started: {error.strerror or error}") from None
+        process = await start(workspace, command, folder, stdout=out.writer, stderr=err.writer)
     finally:
         out.started()
         err.started()
@@ -99,54 +78,22 @@ async def bash(
         await asyncio.wait_for(process.wait(), timeout_s)
     except TimeoutError:
         timed_out = True
-        await _end(process)
+        await end(process)
     except asyncio.CancelledError:
-        await _end(process)
+        await end(process)
         raise
     finally:
         await _settle(out, err)
-    code = process.returncode
+    exit_code, ended_by = exit_of(process.returncode)
     return Ran(
-        exit_code=None if code is None or code < 0 else code,
-        signal=signal.Signals(-code).name if code is not None and code < 0 else None,
+        exit_code=exit_code,
+        signal=ended_by,
         timed_out=timed_out,
         stdout=out.text(),
         stderr=err.text(),
         truncated=out.truncated or err.truncated,
         duration_s=round(time.monotonic() - started, 3),
     )
-
-
-def _shell(path: str) -> str:
-    shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
-    if shell is None:
-        raise ToolFailed("no_shell", f"neither bash nor sh is on the path of commands ({path})")
-    return shell
-
-
-async def _started(starting: asyncio.Future[asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
-    """Wait for the process. Cancelled in that moment, asyncio would end the shell alone and not what it started."""
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await _end(await starting)
-        raise
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the command's whole process group: ask, give it a moment, then kill. Cancelling kills at once."""
-    try:
-        _signal(process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):  # it did not end by itself: what follows is for that
-            await asyncio.wait_for(process.wait(), GRACE_S)
-    finally:
-        _signal(process.pid, signal.SIGKILL)  # also whatever of its group outlived it
-    await process.wait()
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # nobody is left in it, which is what was wanted
-        os.killpg(group, number)
 
 
 async def _settle(out: Capture, err: Capture) -> None:

@@ -4,33 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 #: Bytes kept of the beginning and of the end of a stream, each.
 HALF = 128 * 1024
 _CHUNK = 64 * 1024
 
 
-class Capture:
-    """Reads a pipe on the event loop: the beginning and the end are kept, the middle is counted.
-
-    It goes on emptying the pipe until every writer has closed it, wanted or not: a program left in the background must
-    not fail or block because it writes.
+class Pipe:
+    """Reads a pipe on the event loop, until every writer has closed it, wanted or not: a program left in the background
+    must not fail or block because it writes.
 
     Attributes:
         writer: the descriptor to give to the process; close it here with :meth:`started` once the process has it.
         ended: set when every process has closed its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        """``take`` gets what is read, piece by piece."""
         self.ended = asyncio.Event()
+        self._take = take
         self._reader, self.writer = os.pipe()
-        self._head, self._tail = bytearray(), bytearray()
-        self._left_out = 0
         asyncio.get_running_loop().add_reader(self._reader, self._read)
 
     def started(self) -> None:
         """Close our copy of the writing end."""
         os.close(self.writer)
+
+    def close(self) -> None:
+        """Read no more, whoever still writes: that process gets SIGPIPE. Idempotent."""
+        if not self.ended.is_set():
+            asyncio.get_running_loop().remove_reader(self._reader)
+            os.close(self._reader)
+            self.ended.set()
+
+    def _read(self) -> None:
+        data = os.read(self._reader, _CHUNK)  # the loop calls this when there is something to read
+        if data:
+            self._take(data)
+        else:
+            self.close()
+
+
+class Capture(Pipe):
+    """Keeps the beginning and the end of what comes out of a pipe, and counts the middle."""
+
+    def __init__(self) -> None:
+        super().__init__(self._keep)
+        self._head, self._tail = bytearray(), bytearray()
+        self._left_out = 0
 
     @property
     def truncated(self) -> bool:
@@ -44,12 +66,7 @@ class Capture:
         head, tail = (part.decode(errors="replace") for part in (self._head, self._tail))
         return f"{head}\n[{self._left_out:,} bytes left out]\n{tail}"
 
-    def _read(self) -> None:
-        data = os.read(self._reader, _CHUNK)  # the loop calls this when there is something to read
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._reader)
-            os.close(self._reader)
-            self.ended.set()
+    def _keep(self, data: bytes) -> None:
         room = HALF - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from prime import events as ev
 from prime.messages import CallPart, ImagePart, ReasoningPart, ShownPart, Usage, text_of, thaw
+from prime.running import Job
 
 
 class Image(NamedTuple):
@@ -286,6 +287,13 @@ def notice(event: Any) -> str | None:
         case ev.NamespaceRestored():
             less = f"; missing: {', '.join(event.missing)}" if event.missing else ""
             return f"{len(event.restored)} variables restored{less}"
+        case ev.JobStarted():
+            return f"{Job(event).label} started: {event.command}"
+        case ev.JobEnded(reason="lost"):
+            return f"job {event.job} was lost with the process that ran it"
+        case ev.JobEnded():
+            how = f"ended by {event.signal}" if event.signal else f"exit code {event.exit_code}"
+            return f"job {event.job} ended ({event.reason}): {how}"
         case ev.SurfaceReplaced():
             return f"{len(event.sources)} entries left the window ({event.policy}); the log keeps them"
         case ev.NotesWritten():
