@@ -83,7 +83,10 @@ class Context:
     def used(self) -> int:
         """Return the estimated tokens of a request sent now: the last reported usage plus what is new since, or an
         estimate of the whole. Both are scaled by what the model counted last; before that, the whole gets a margin."""
-        state, items = self._log.state, self._surface()
+        return self._used(self._surface())
+
+    def _used(self, items: Sequence[Item]) -> int:
+        state = self._log.state
         model = state.header.model if state.header is not None else ""
         place = self._anchor(items)
         if place is not None and state.replied is not None:
@@ -101,13 +104,13 @@ class Context:
 
     def view(self, *, refused: bool = False) -> View:
         """Return what a policy sees now; ``refused``: the provider found the last request too large."""
-        state = self._log.state
+        state, items = self._log.state, self._surface()
         kernel, model = state.kernel, state.header.model if state.header is not None else ""
-        used, window = self.used(), self.window()
+        used, window = self._used(items), self.window()
         if window is None and used >= _UNKNOWN_FROM:
             self._warn(model)
         return View(
-            items=self._surface(),
+            items=items,
             next_seq=len(self._log),
             sent=state.sent,
             turn=state.trace.turn,

@@ -23,7 +23,7 @@ FINGERPRINT = 8
 RECALLED = 64
 #: Characters of an output that is kept: a turn that is too small to be sealed is asked for again with every turn.
 _REMEMBERED = 2_000
-#: Entries looked through at first for the start of a cell, four times as many at each further try.
+#: Entries looked through at first for what is behind an entry, four times as many at each further try.
 _LOOK_BACK = 64
 
 
@@ -44,6 +44,8 @@ class StoredOriginals:
         self._outputs: dict[int, Output] = {}
         self._backoff = Backoff()
         self._counted = 0
+        self._note: Note | None = None
+        self._noted = 0
 
     def output(self, seq: int) -> Output:
         """See :meth:`prime.policies.base.Originals.output`."""
@@ -91,13 +93,20 @@ class StoredOriginals:
 
     def prompts(self, before: int, most: int) -> Sequence[Prompt]:
         """See :meth:`prime.policies.base.Originals.prompts`."""
-        newest = deque(self._entries(0, before, types=("user_said",)), maxlen=most)
-        return [Prompt(entry.seq, entry.turn or 0, text_of(entry.event.parts)) for entry in newest]
+        span = _LOOK_BACK
+        while True:
+            start = max(before - span, 0)
+            newest = deque(self._entries(start, before, types=("user_said",)), maxlen=most)
+            if len(newest) == most or not start:
+                return [Prompt(entry.seq, entry.turn or 0, text_of(entry.event.parts)) for entry in newest]
+            span *= 4
 
     def note(self) -> Note | None:
         """See :meth:`prime.policies.base.Originals.note`."""
-        newest = deque(self._entries(types=("notes_written",)), maxlen=1)
-        return next((Note(each.seq, each.turn, each.event.revision, each.event.text) for each in newest), None)
+        for entry in self._entries(self._noted, types=("notes_written",)):
+            self._note = Note(entry.seq, entry.turn, entry.event.revision, entry.event.text)
+            self._noted = entry.seq + 1
+        return self._note
 
     def backed_off(self, scope: str) -> bool:
         """See :meth:`prime.policies.base.Originals.backed_off`."""
