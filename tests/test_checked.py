@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from logs import FILE
+from hypothesis import given, settings
+from logs import FILE, fresh_store
+from strategies import Commit, walks
 
 from prime import events as ev
 from prime import projection
@@ -85,6 +87,19 @@ def test_only_what_is_new_is_read(log: Log) -> None:
     request = projected(log)
     checked.digest(request)
     assert asked_of(log) == new
+
+
+@given(walks())
+@settings(max_examples=60, deadline=None)
+def test_along_any_log_the_digest_is_that_of_the_whole_request(walk: tuple[Commit, ...]) -> None:
+    with fresh_store() as store:
+        log = Log(store)
+        checked = Checked(log)
+        for commit in walk:
+            log.append(*commit)
+            if log.state.header is not None:
+                request = projection.request(log.state.header, log.pick(log.state.surface.seqs))
+                assert checked.digest(request) == projection.digest(request)
 
 
 @pytest.mark.parametrize("place", [0, 3, -1])
