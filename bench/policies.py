@@ -43,8 +43,6 @@ HEADER = Header(
     system="You work by writing Python.\n" * 200,
     tools=(ToolSpec(name="repl", description="Run a cell.", parameters={"type": "object"}),),
 )
-
-
 #: Nodes of a surface from which it can be told what each adds.
 SLOPE_FROM = 1_000
 #: What is decoded, encoded and hashed as the unit of work.
