@@ -11,6 +11,7 @@ from pathlib import Path
 from prime import agent as core
 from prime import caps, peek, prompt
 from prime.agents.queries import Bounds, Queries
+from prime.approvals import Approver, Gate
 from prime.cell import Cells
 from prime.config import Config
 from prime.context import Context
@@ -54,12 +55,14 @@ async def workshop(
     session: str | None = None,
     tools: Iterable[Tool] = (),
     provider: Provider | None = None,
+    approve: Approver | None = None,
 ) -> AsyncIterator[Workshop]:
     """Open a session, a new one by default, and everything that cells need; close it all at the end, and end every
     process that its cells and tools have started.
 
     ``cwd`` is where tools and the kernel work: the session's own folder by default, or the current one. ``provider`` is
-    the model that cells may ask, None for none.
+    the model that cells may ask, None for none. ``approve`` answers whether a call may begin that a rule asks about;
+    without it the answer is no.
 
     Raises:
         LogError: the session cannot be opened.
@@ -91,7 +94,7 @@ async def workshop(
                 pool=place.pool,
             )
             line = partial(_context_line, context)
-            cells = Cells(log, repl, catalogue, place.workspace, limits, line)
+            cells = Cells(log, repl, catalogue, place.workspace, limits, line, Gate(place.rules, approve))
             snapshots = Snapshots(log, repl, owner, config.home)
             kept = snapshots if config.snapshot != "off" else None
             try:
@@ -118,9 +121,16 @@ async def _names(repl: KernelRepl) -> tuple[Sequence[tuple[str, str]], int] | No
 
 @asynccontextmanager
 async def running(
-    config: Config, cwd: Path | None, provider: Provider, *, session: str | None = None, tools: Iterable[Tool] = ()
+    config: Config,
+    cwd: Path | None,
+    provider: Provider,
+    *,
+    session: str | None = None,
+    tools: Iterable[Tool] = (),
+    approve: Approver | None = None,
 ) -> AsyncIterator[core.Agent]:
-    """Open a session and run an agent of ``provider`` over it; close both at the end.
+    """Open a session and run an agent of ``provider`` over it; close both at the end. The rest is as for
+    :func:`workshop`.
 
     Raises:
         LogError: the session cannot be opened.
@@ -128,7 +138,7 @@ async def running(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(provider.close)
         await registry.learn(provider)
-        opened = workshop(config, cwd, session=session, tools=tools, provider=provider)
+        opened = workshop(config, cwd, session=session, tools=tools, provider=provider, approve=approve)
         shop = await stack.enter_async_context(opened)
         limits = shop.cells.limits
         system = prompt.system(

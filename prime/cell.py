@@ -6,11 +6,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prime import events as ev
 from prime import raster, shown
+from prime.approvals import Gate
 from prime.caps import Limits
 from prime.dispatch import CellCalls
 from prime.errors import KernelStartFailed
@@ -26,7 +27,7 @@ from prime.tools.workspace import Workspace
 class Cells:
     """Runs cells of one session in its kernel.
 
-    ``context_line`` gives the line that ends a result shown to the model.
+    ``context_line`` gives the line that ends a result shown to the model; ``gate`` decides about the calls.
     """
 
     log: Log
@@ -35,6 +36,7 @@ class Cells:
     workspace: Workspace
     limits: Limits
     context_line: Callable[[], str]
+    gate: Gate = field(default_factory=Gate)
 
     async def run(self, code: str, call_id: str | None, cancel: asyncio.Event) -> ev.CellEnded:
         """Run a cell and return its result, which is in the log. ``call_id`` is None for a cell run by hand.
@@ -104,7 +106,8 @@ class _Run:
         self._cells = cells
         self._start = start
         self.cell = cell
-        self.calls = CellCalls(cell, cells.log, cells.catalogue, cells.workspace, cells.repl.answer)
+        repl = cells.repl
+        self.calls = CellCalls(cell, cells.log, cells.catalogue, cells.workspace, repl.answer, cells.gate, repl.hold)
         self.shown = shown.Shown(cells.limits.visible_output_bytes)
 
     async def stop_on(self, cancel: asyncio.Event) -> None:

@@ -3,7 +3,7 @@
 Precedence: what the caller passes > ``PRIME_REPL_*`` > ``prime-repl.toml`` of the project > the user's
 ``config.toml`` > defaults. A project's file comes with a folder that somebody else may have written: it may lower
 limits and choose among hosted models, and nothing else, so that opening a folder neither runs anything nor sends a key
-anywhere.
+anywhere. Rules about calls add up: those of a project can only make the others stricter.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from prime import guest
 from prime.errors import ConfigError
+from prime.gate import Effect, Rule, narrowing, parsed, stricter
 from prime.sandbox import Level
 
 PREFIX = "PRIME_REPL_"
@@ -29,7 +30,7 @@ PROJECT_FILE = "prime-repl.toml"
 
 #: Settings that a project's file may have. The limits among them may only be lowered there.
 _LIMITS = ("max_steps", "max_seconds", "budget", "max_tokens", "cell_timeout_s", "context_pressure")
-_PROJECT_KEYS = (*_LIMITS, "model", "temperature", "effort", "context_policy")
+_PROJECT_KEYS = (*_LIMITS, "gate", "gate_default", "model", "temperature", "effort", "context_policy")
 #: Settings of older designs of the tape, which some guides still name -> what there is instead.
 _RETIRED = {
     "pin_first_turn": "what a person said always stays at its place",
@@ -67,6 +68,11 @@ def _shares(value: Any) -> Any:
         return value
     pairs = (pair.rpartition("=") for pair in value.split(",") if pair)
     return {name: share for name, _, share in pairs}
+
+
+def _rules(value: Any) -> Any:
+    lines = filter(None, map(str.strip, value.split(";"))) if isinstance(value, str) else value
+    return tuple(parsed(line) if isinstance(line, str) else line for line in lines)
 
 
 def _paths(value: Any) -> Any:
@@ -122,6 +128,9 @@ class Config(BaseModel):
         idle_timeout_s: silence of a streaming model that counts as a failure.
         snapshot: when the variables are saved for a later kernel: at the ``close`` of a session, also after each
             ``turn`` and each cell run by hand, or never (``off``).
+        gate: rules about host calls, each one line, the first that matches decides; in a variable with ``;`` between
+            them. See ``docs/safety.md``.
+        gate_default: what becomes of calls with effects, or to the network, that no rule matches.
         sandbox: what cells and tools may see and change: ``off``: what the user may; ``net-off``: no network; ``full``:
             nothing outside of the workspace can be changed either, and the home folder is hidden.
         sandbox_network: whether a ``full`` sandbox has the network.
@@ -168,6 +177,8 @@ class Config(BaseModel):
     kernel_template: bool = False
     idle_timeout_s: float = Field(120.0, gt=0)
     snapshot: Literal["close", "turn", "off"] = "close"
+    gate: Annotated[tuple[Rule, ...], BeforeValidator(_rules)] = ()
+    gate_default: Effect = "allow"
     sandbox: Level = "off"
     sandbox_network: bool = False
     sandbox_read: Paths = ()
@@ -197,7 +208,9 @@ def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping
     if unknown := passed_on.keys() - set(SETTINGS):
         raise ConfigError(f"there is no setting {min(unknown)!r}{_nearest(min(unknown), SETTINGS)}")
     _checked(variables, lambda name: f"the variable {PREFIX}{name.upper()}")
+    rules = [_checked({"gate": given.get("gate", ())}).gate for given in (passed_on, variables, settings)]
     settings |= variables | passed_on
+    settings["gate"] = tuple(rule for given in rules for rule in given)
     passed = _checked({"pass_environment": settings.get("pass_environment", ())}).pass_environment
     guest_environment = guest.environment(environment, passed)
     keys = {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
@@ -243,6 +256,10 @@ def _narrowed(user: Mapping[str, Any], project: Mapping[str, Any], path: Path) -
         allowed, wanted = getattr(without, name), getattr(within, name)
         if allowed is not None and wanted is not None and wanted > allowed:
             settings[name] = allowed
+    if loose := [rule for rule in _checked(project).gate if rule.effect == "allow"]:
+        raise ConfigError(f"{path}: a project may not have the rule `{loose[0]}`; it may only ask and deny")
+    settings["gate"] = (*without.gate, *map(narrowing, _checked(project).gate))
+    settings["gate_default"] = stricter(without.gate_default, within.gate_default)
     return settings
 
 

@@ -3,6 +3,9 @@
 Calls start in submission order. Parallel-safe ones overlap, at most :data:`IN_FLIGHT` at a time; an exclusive one waits
 for all before it and blocks all behind it. An answer goes back as soon as it is there. The log gains starts and ends in
 submission order, those of a moment in one commit; a call with effects waits until its start is on the disk.
+
+Before that the gate decides whether it may begin. When somebody has to be asked, the calls behind it wait too:
+questions come one at a time, in order.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from pydantic import ValidationError
 
 from prime import events as ev
+from prime.approvals import Approval, Gate, Verdict
 from prime.errors import ToolFailed
 from prime.log import Log
 from prime.messages import plain
@@ -57,18 +63,25 @@ class CellCalls:
         catalogue: Catalogue,
         workspace: Workspace,
         answer: Callable[[int, Outcome], Awaitable[None]],
+        gate: Gate | None = None,
+        hold: Callable[[int, bool], None] = lambda call, held: None,
     ) -> None:
+        """``gate`` decides which may begin, all by default; ``hold`` is told when a call begins to wait for a person,
+        and when it does so no longer."""
         self.count = 0
         self._cell = cell
         self._log = log
         self._catalogue = catalogue
         self._workspace = workspace
         self._answer = answer
+        self._gate = gate or Gate()
+        self._hold = hold
+        self._asked: tuple[int, asyncio.Task[Verdict]] | None = None
         self._waiting: deque[_Job] = deque()
         self._uncommitted: deque[_Job] = deque()
         self._running: dict[int, _Job] = {}
         self._answers: set[asyncio.Task[None]] = set()
-        self._pending: list[ev.DispatchStarted | ev.DispatchEnded] = []
+        self._pending: list[Any] = []
         self._commit: asyncio.TimerHandle | None = None
         self._refusal: Error | None = None
         self._failure: BaseException | None = None
@@ -98,6 +111,8 @@ class CellCalls:
                 self._reply(job, _NEVER_BEGAN)
                 self._start()
                 return
+        if self._asked is not None and self._asked[0] == call:
+            self._asked[1].cancel()
         running = self._running.get(call)
         # one that has its outcome is being answered: cancelling it now would answer twice
         if running is not None and running.task is not None and running.outcome is None:
@@ -126,28 +141,85 @@ class CellCalls:
         self._refusal = self._refusal or refusal
         while self._waiting:
             self._reply(self._waiting.popleft(), refusal)
+        if self._asked is not None:
+            self._asked[1].cancel()
         for job in (*self._running.values(),):
             self.cancel(job.call.call)
         self._start()
 
     def _start(self) -> None:
         """Start every call that may start now."""
-        while self._waiting and self._may_start(self._waiting[0]):
+        while self._asked is None and self._waiting and self._may_start(self._waiting[0]):
             job = self._waiting.popleft()
-            self._pending.append(self._start_event(job))
-            if job.tool is not None and job.tool.effects:
-                if not self._store(durable=True):
-                    self._reply(job, self._refusal or _NEVER_BEGAN)
-                    break
+            decision = None
+            if job.tool is not None:
+                decision = self._gate.decide(job.tool, job.call.arguments, self._workspace)
+            started = self._start_event(job, decision.rule if decision is not None else None)
+            if decision is None or decision.effect == "allow" or job.refusal is not None:
+                self._begin(job, started)
+            elif decision.effect == "ask":
+                self._ask(job, started)
             else:
-                self._gather()
-            self._running[job.call.call] = job
-            self._uncommitted.append(job)
-            job.started = time.monotonic()
-            job.task = asyncio.create_task(self._run(job))
-            job.task.add_done_callback(lambda _, job=job: self._settle(job))  # type: ignore[misc]
-        if not (self._waiting or self._running):
+                self._refuse(job, started, self._gate.refusal(job.call.target, decision))
+        if not (self._waiting or self._running or self._asked):
             self._idle.set()
+
+    def _begin(self, job: _Job, started: ev.DispatchStarted) -> None:
+        self._pending.append(started)
+        if job.tool is not None and job.tool.effects:
+            if not self._store(durable=True):
+                self._reply(job, self._refusal or _NEVER_BEGAN)
+                return
+        else:
+            self._gather()
+        self._running[job.call.call] = job
+        self._uncommitted.append(job)
+        job.started = time.monotonic()
+        job.task = asyncio.create_task(self._run(job))
+        job.task.add_done_callback(lambda _: self._settle(job))
+
+    def _ask(self, job: _Job, started: ev.DispatchStarted) -> None:
+        """Have somebody decide. Until then the call has not begun."""
+        call, rule = job.call, started.gate or ""
+        approval = Approval(f"{self._cell}/{call.call}", call.target, call.arguments, rule)
+        request = ev.ApprovalRequested(approval_id=approval.id, rule=rule, **_of(started))
+        self._pending.append(request)
+        if not self._store(durable=False):
+            self._reply(job, self._refusal or _NEVER_BEGAN)
+            return
+        self._hold(call.call, True)
+        task = asyncio.create_task(self._gate.ask(approval))
+        self._asked = call.call, task
+        task.add_done_callback(lambda task: self._told(job, started, approval, task))
+
+    def _told(self, job: _Job, started: ev.DispatchStarted, approval: Approval, task: asyncio.Task[Verdict]) -> None:
+        """Take the answer of whoever was asked."""
+        self._asked = None
+        self._hold(job.call.call, False)
+        verdict = None if task.cancelled() or self._refusal is not None else task.result()
+        self._pending.append(
+            ev.ApprovalGiven(
+                approval_id=approval.id,
+                outcome="withdrawn" if verdict is None else "allowed" if verdict.allowed else "denied",
+                scope="session" if verdict is not None and verdict.allowed and verdict.always else "once",
+                by=plain(verdict.by) if verdict is not None else "nobody",
+            )
+        )
+        if verdict is None:
+            self._gather()
+            self._reply(job, self._refusal or _NEVER_BEGAN)
+        elif verdict.allowed:
+            if verdict.always:
+                self._gate.remember(approval)
+            self._begin(job, started)
+        else:
+            self._refuse(job, started, f"{approval.target} was denied by {plain(verdict.by)}; it did not begin")
+        self._start()
+
+    def _refuse(self, job: _Job, started: ev.DispatchStarted, reason: str) -> None:
+        self._pending.append(ev.DispatchRefused(rule=started.gate or "", reason=reason, **_of(started)))
+        self._gather()
+        self._reply(job, Error("denied", reason))
 
     def _may_start(self, job: _Job) -> bool:
         if any(not _parallel(running) for running in self._running.values()):
@@ -172,14 +244,15 @@ class CellCalls:
                 return False
         return True
 
-    def _start_event(self, job: _Job) -> ev.DispatchStarted:
+    def _start_event(self, job: _Job, gate: str | None) -> ev.DispatchStarted:
         call = job.call
+        start = partial(ev.DispatchStarted, cell=self._cell, call=call.call, target=call.target, gate=gate)
         try:
-            return ev.DispatchStarted(cell=self._cell, call=call.call, target=call.target, arguments=call.arguments)
+            return start(arguments=call.arguments)
         except ValidationError:
             # the kernel's own door lets nothing through that the log refuses, but it is not trusted to
             job.refusal = _NOT_JSON
-            return ev.DispatchStarted(cell=self._cell, call=call.call, target=call.target, arguments={})
+            return start(arguments={})
 
     def _end_event(self, job: _Job, outcome: Outcome) -> ev.DispatchEnded:
         error = None
@@ -242,6 +315,11 @@ class CellCalls:
         self._pending.clear()
         self._uncommitted.clear()
         self._stop(Error("log_failed", plain(f"the session's log cannot be written: {error}")))
+
+
+def _of(started: ev.DispatchStarted) -> dict[str, Any]:
+    """Return which call it is, as other events say it."""
+    return {name: getattr(started, name) for name in ("cell", "call", "target", "arguments")}
 
 
 def _parallel(job: _Job) -> bool:

@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prime import agent_events, job_events, kernel_events
+from prime import agent_events, gate_events, job_events, kernel_events
 from prime.agent_events import QueryAsked as QueryAsked
 from prime.agent_events import QueryEnded as QueryEnded
+from prime.gate_events import ApprovalGiven as ApprovalGiven
+from prime.gate_events import ApprovalRequested as ApprovalRequested
+from prime.gate_events import DispatchRefused as DispatchRefused
 from prime.job_events import JobEnd as JobEnd
 from prime.job_events import JobEnded as JobEnded
 from prime.job_events import JobStarted as JobStarted
@@ -266,13 +269,15 @@ class CallRefused(Frozen):
 
 
 class DispatchStarted(Frozen):
-    """A host call of a cell begins. ``call`` counts up within the cell."""
+    """A host call of a cell begins. ``call`` counts up within the cell. ``gate`` is the rule by which it may, None for
+    a call without effects that no rule speaks of."""
 
     type: Literal["dispatch_started"] = "dispatch_started"
     cell: str
     call: int
     target: str
     arguments: Json
+    gate: str | None = None
 
 
 class DispatchError(Frozen):
@@ -324,12 +329,12 @@ class Ignored(Frozen):
     name: str
 
 
-_MODULES = (__name__, agent_events.__name__, job_events.__name__, kernel_events.__name__)
+_MODULES = tuple(each.__name__ for each in (agent_events, gate_events, job_events, kernel_events))
 #: Every type that may be stored, by name.
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind
     for kind in Frozen.__subclasses__()
-    if kind.__module__ in _MODULES and "type" in kind.model_fields and kind is not Ignored
+    if kind.__module__ in (__name__, *_MODULES) and "type" in kind.model_fields and kind is not Ignored
 }
 
 

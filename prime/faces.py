@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -16,12 +17,16 @@ from prime import events as ev
 from prime import models
 from prime.agent import Answer
 from prime.app import running
+from prime.approvals import Approval, Approver, Verdict
 from prime.config import load
 from prime.errors import PrimeError
 from prime.messages import Delta, ImagePart
 from prime.providers.base import Provider
 from prime.repl.signals import Inspection
 from prime.tools.base import Tool
+
+#: Whether a call may begin; ``"always"``: and all like it, as long as the agent runs.
+Leave = bool | Literal["always"]
 
 
 class Agent:
@@ -35,6 +40,8 @@ class Agent:
         cwd: the folder it works in, the current one by default (a resumed session: its own).
         tools: further tools, made with ``@prime.tool``.
         session: a session to go on with, by id, by the start of one, or ``last``; by default a new one.
+        approve: decides about calls that a rule says to ask about: called with an
+            :class:`~prime.approvals.Approval`, it returns True, False or ``"always"``, or an awaitable of one.
         options: any further setting of :class:`~prime.config.Config`, such as ``max_steps`` or ``home``.
 
     Raises (when entered):
@@ -49,12 +56,14 @@ class Agent:
         cwd: str | os.PathLike[str] | None = None,
         tools: Sequence[Tool] = (),
         session: str | None = None,
+        approve: Callable[[Approval], Leave | Awaitable[Leave]] | None = None,
         **options: Any,
     ) -> None:
         self._model = model
         self._cwd = Path(cwd) if cwd is not None else None
         self._tools = tuple(tools)
         self._session = session
+        self._approve = approve
         self._options = options
         self._stack = AsyncExitStack()
         self._agent: core.Agent | None = None
@@ -73,7 +82,9 @@ class Agent:
             given = {**given, "model": self._model}
         config = load(self._cwd or Path.cwd(), given)
         provider = models.resolve(config) if self._model is None or isinstance(self._model, str) else self._model
-        opened = running(config, self._cwd, provider, session=self._session, tools=self._tools)
+        opened = running(
+            config, self._cwd, provider, session=self._session, tools=self._tools, approve=self._approver()
+        )
         self._agent = await self._stack.enter_async_context(opened)
         self._opened = self._agent.session
         return self
@@ -83,6 +94,20 @@ class Agent:
     ) -> None:
         self._agent = None
         await self._stack.aclose()
+
+    def _approver(self) -> Approver | None:
+        approve = self._approve
+        if approve is None:
+            return None
+
+        async def asked(approval: Approval) -> Verdict:
+            leave = approve(approval)
+            if inspect.isawaitable(leave):
+                leave = await leave
+            # by identity: what is merely true may be a forgotten await
+            return Verdict(allowed=leave is True or leave == "always", by="program", always=leave == "always")
+
+        return asked
 
     @property
     def session(self) -> str:

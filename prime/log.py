@@ -31,7 +31,10 @@ BLOB_LIMIT = 64 * 1024
 Observer = Callable[[ev.Entry], None]
 
 #: What a fold of the state needs; the rest is output and the inner life of cells that have ended.
-_INNER = ("cell_output", "dispatch_started", "dispatch_ended")
+_INNER = (
+    *("cell_output", "dispatch_started", "dispatch_ended"),
+    *("dispatch_refused", "approval_requested", "approval_given"),
+)
 _STATEFUL = tuple(name for name in ev.TYPES if name not in _INNER)
 
 

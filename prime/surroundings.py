@@ -16,6 +16,7 @@ from prime import guest
 from prime.bubblewrap import Wanted, bubblewrapped
 from prime.config import Config
 from prime.errors import ConfigError
+from prime.gate import Rules
 from prime.reaper import Mark, guarding
 from prime.repl.live import LIBRARY
 from prime.repl.pool import Pool
@@ -27,8 +28,9 @@ from prime.tools.workspace import Workspace
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What tools act on, and how and beside which others kernels are started."""
+    """Which calls may begin, what tools act on, and how and beside which others kernels are started."""
 
+    rules: Rules
     workspace: Workspace
     launch: Launch
     pool: Pool
@@ -52,7 +54,8 @@ async def surroundings(config: Config, folder: Path, session: Path, *, fresh: bo
         environment = {**sandbox.environment(config.guest_environment), mark.variable: mark.value}
         limited = guest.limited(environment, config.memory_limit_bytes)
         launch = Launch(_python(config), folder, limited, sandbox=sandbox)
-        yield Surroundings(Workspace(folder, environment, sandbox), launch, pool)
+        rules = Rules(config.gate, config.gate_default, sandbox.network)
+        yield Surroundings(rules, Workspace(folder, environment, sandbox), launch, pool)
 
 
 @asynccontextmanager

@@ -134,6 +134,9 @@ class ScriptedRepl:
         if self._cell is not None:
             self._cell.answered(call, outcome)
 
+    def hold(self, call: int, held: bool) -> None:
+        """Do nothing: a scripted deadline counts every second."""
+
     async def interrupt(self) -> None:
         """See :meth:`prime.repl.signals.Repl.interrupt`."""
         if self._cell is not None:

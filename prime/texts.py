@@ -135,6 +135,8 @@ def plain_original(entry: ev.Entry, name: str) -> Original | None:
             kind, text = "error", event.text
         case ev.DispatchStarted():
             kind, name, text = "dispatch_input", event.target, words(event.arguments)
+        case ev.DispatchRefused():
+            kind, text = "error", f"denied: {event.reason}"
         case ev.DispatchEnded() if event.error is not None:
             kind, text = "error", f"{event.error.code}: {event.error.message}"
         case ev.DispatchEnded():
@@ -149,7 +151,7 @@ def plain_original(entry: ev.Entry, name: str) -> Original | None:
 #: The types of entries that can be originals.
 ORIGINAL = (
     *("user_said", "notice_given", "model_replied", "cell_started", "cell_output", "cell_ended", "call_refused"),
-    *("dispatch_started", "dispatch_ended", "notes_written"),
+    *("dispatch_started", "dispatch_ended", "dispatch_refused", "notes_written"),
 )
 
 

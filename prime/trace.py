@@ -26,6 +26,7 @@ class Trace(NamedTuple):
         last_call: number of the newest dispatch of the open cell, 0 before the first.
         dispatches: numbers of the open dispatches.
         queries: the open queries of the cell.
+        asked: the open question whether a call may begin.
         created: whether the log has begun.
     """
 
@@ -41,6 +42,7 @@ class Trace(NamedTuple):
     last_call: int = 0
     dispatches: frozenset[int] = frozenset()
     queries: tuple[ev.QueryAsked, ...] = ()
+    asked: ev.ApprovalRequested | None = None
 
     def after(self, event: Any) -> Trace:
         """Return the trace after ``event``.
@@ -141,6 +143,7 @@ def _cell_output(trace: Trace, event: ev.CellOutput) -> Trace:
 def _cell_ended(trace: Trace, event: ev.CellEnded) -> Trace:
     _require(trace.cell == event.cell and trace.call_id == event.call_id, "the end of a cell that is not open")
     _require(not (trace.dispatches or trace.queries), "a cell ends when every call and query of it has ended")
+    _require(trace.asked is None, "a cell ends when every question about its calls is answered")
     owed = trace.owed[1:] if event.call_id is not None else trace.owed
     return trace._replace(cell=None, call_id=None, owed=owed, last_call=0)
 
@@ -150,10 +153,31 @@ def _call_refused(trace: Trace, event: ev.CallRefused) -> Trace:
     return trace._replace(owed=trace.owed[1:])
 
 
-def _dispatch_started(trace: Trace, event: ev.DispatchStarted) -> Trace:
+def _next_dispatch(trace: Trace, event: ev.DispatchStarted | ev.DispatchRefused | ev.ApprovalRequested) -> None:
     _require(trace.cell == event.cell, "a dispatch of a cell that is not open")
     _require(event.call > trace.last_call, "dispatches begin in the order of their numbers")
+    _require(trace.asked is None, "a dispatch while it is asked whether one may begin")
+
+
+def _dispatch_started(trace: Trace, event: ev.DispatchStarted) -> Trace:
+    _next_dispatch(trace, event)
     return trace._replace(last_call=event.call, dispatches=trace.dispatches | {event.call})
+
+
+def _dispatch_refused(trace: Trace, event: ev.DispatchRefused) -> Trace:
+    _next_dispatch(trace, event)
+    return trace._replace(last_call=event.call)
+
+
+def _approval_requested(trace: Trace, event: ev.ApprovalRequested) -> Trace:
+    _next_dispatch(trace, event)
+    return trace._replace(asked=event)
+
+
+def _approval_given(trace: Trace, event: ev.ApprovalGiven) -> Trace:
+    open = trace.asked is not None and trace.asked.approval_id == event.approval_id
+    _require(open, "the answer to a question that is not open")
+    return trace._replace(asked=None)
 
 
 def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
@@ -204,6 +228,9 @@ _RULES: dict[type, Callable[[Trace, Any], Trace]] = {
     ev.CallRefused: _call_refused,
     ev.DispatchStarted: _dispatch_started,
     ev.DispatchEnded: _dispatch_ended,
+    ev.DispatchRefused: _dispatch_refused,
+    ev.ApprovalRequested: _approval_requested,
+    ev.ApprovalGiven: _approval_given,
     ev.QueryAsked: _query_asked,
     ev.QueryEnded: _query_ended,
     ev.SurfaceReplaced: _surface_replaced,

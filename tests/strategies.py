@@ -258,6 +258,23 @@ def _dispatch_ended(draw: st.DrawFn, folded: Folded) -> Commit:
     return (ev.DispatchEnded(cell=trace.cell, call=call, value=value, error=error, duration_s=draw(seconds)),)
 
 
+def _dispatch_refused(draw: st.DrawFn, folded: Folded) -> Commit:
+    trace = folded.state.trace
+    told = {"rule": draw(texts), "reason": draw(texts), "arguments": draw(json_values), "target": "tools.write"}
+    return (ev.DispatchRefused(cell=trace.cell, call=trace.last_call + 1, **told),)
+
+
+def _approval_requested(draw: st.DrawFn, folded: Folded) -> Commit:
+    trace = folded.state.trace
+    told = {"rule": draw(texts), "arguments": draw(json_values), "target": "tools.write"}
+    return (ev.ApprovalRequested(approval_id="a", cell=trace.cell, call=trace.last_call + 1, **told),)
+
+
+def _approval_given(draw: st.DrawFn, folded: Folded) -> Commit:
+    outcome, by = draw(st.sampled_from(["allowed", "denied", "withdrawn"])), draw(texts)
+    return (ev.ApprovalGiven(approval_id="a", outcome=outcome, scope="once", by=by),)
+
+
 def _query_asked(draw: st.DrawFn, folded: Folded) -> Commit:
     number, header, prompt = len(folded.entries), draw(headers), draw(texts)
     return (ev.QueryAsked(query=number, header=header, prompt=prompt, request=digest(query(header, prompt))),)
@@ -292,10 +309,12 @@ def _moves(state: State) -> list[_Move]:
     if state.inbox.pending:
         moves.append(_withdraw)
     if trace.cell is not None:
+        if trace.asked is not None:
+            return [*moves, *6 * [_approval_given], *2 * [_dispatch_ended] * bool(trace.dispatches)]
         if trace.queries:
             return [*moves, _dispatch_started, _query_asked, *4 * [_query_goes_on]]
         end = _cell_ended if not trace.dispatches else _dispatch_ended
-        return [*moves, _query_asked, *4 * [_dispatch_started, end]]
+        return [*moves, _query_asked, _dispatch_refused, _approval_requested, *4 * [_dispatch_started, end]]
     if trace.in_step:
         if trace.owed:
             return [*moves, *6 * [_cell_started], _refused]
@@ -358,6 +377,31 @@ loose_events = st.one_of(
         value=json_values,
         error=st.none(),
         duration_s=seconds,
+    ),
+    st.builds(
+        ev.ApprovalRequested,
+        approval_id=st.sampled_from("ab"),
+        cell=st.just("c"),
+        call=st.integers(0, 3),
+        target=texts,
+        arguments=json_values,
+        rule=texts,
+    ),
+    st.builds(
+        ev.ApprovalGiven,
+        approval_id=st.sampled_from("ab"),
+        outcome=st.just("allowed"),
+        scope=st.just("once"),
+        by=texts,
+    ),
+    st.builds(
+        ev.DispatchRefused,
+        cell=st.just("c"),
+        call=st.integers(0, 3),
+        target=texts,
+        arguments=json_values,
+        rule=texts,
+        reason=texts,
     ),
     st.builds(ev.QueryAsked, query=st.integers(0, 3), header=headers, prompt=texts, request=texts),
     st.builds(ev.QueryEnded, query=st.integers(0, 3), model=texts),

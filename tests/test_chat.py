@@ -51,6 +51,46 @@ def entries(home: Path) -> list[dict[str, Any]]:
     return objects(prime(home, "sessions", "show", "last", "--json").stdout)
 
 
+def test_a_call_waits_for_the_person(home: Path, chat: Chat) -> None:
+    code = "for n in range(4):\n    try: print((await tools.bash(f'echo $((n{n} + {n}))\\necho \\x1b[2J')).stdout)\n"
+    code += "    except ToolCallError as error: print(error.code)"
+    terminal = chat({"code": code}, {"text": "So far."}, options=("--rule", "ask tools.bash"))
+    terminal.send("go\r")
+    terminal.expect_exact("May tools.bash begin? (ask tools.bash)")
+    terminal.expect_exact("command: echo $((n0 + 0))")
+    terminal.expect_exact("echo \\x1b[2J")  # what moves the cursor is shown, not sent
+    terminal.send("perhaps\r")
+    terminal.expect_exact("y: yes, once")
+    terminal.expect_exact("y: yes, once")
+    terminal.send("n\r")
+    terminal.expect_exact("command: echo $((n1 + 1))")
+    terminal.send("y\r")
+    terminal.expect_exact("command: echo $((n2 + 2))")
+    terminal.send("a\r")
+    terminal.expect_exact("So far.")
+    leave(terminal)
+    said = [entry for entry in entries(home) if entry["type"] in ("approval_given", "dispatch_started")]
+    assert [entry.get("outcome", "began") for entry in said] == [
+        "denied",
+        "allowed",
+        "began",
+        "allowed",
+        "began",
+        "began",
+    ]
+
+
+def test_interrupting_takes_a_question_back(home: Path, chat: Chat) -> None:
+    terminal = chat({"code": "await tools.bash('true')"}, {"text": "Never."}, options=("--ask",))
+    terminal.send("go\r")
+    terminal.expect_exact("May tools.bash begin? (default)")
+    terminal.send("\x03")
+    terminal.expect_exact("cancelled")
+    leave(terminal)
+    (given,) = (entry for entry in entries(home) if entry["type"] == "approval_given")
+    assert given["outcome"] == "withdrawn"
+
+
 def test_a_conversation(home: Path, chat: Chat) -> None:
     terminal = chat({"text": "I compute.", "code": "x = 6 * 7\nprint(x)"}, {"text": "It is 42."}, {"text": "Again."})
     terminal.send("What is it?\r")

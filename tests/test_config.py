@@ -112,7 +112,7 @@ def test_a_project_cannot_raise_a_default_either(project: Path) -> None:
     sorted(
         set(SETTINGS)
         - {"model", "max_steps", "max_seconds", "budget", "max_tokens"}
-        - {"temperature", "effort", "cell_timeout_s", "context_policy", "context_pressure"}
+        - {"temperature", "effort", "cell_timeout_s", "context_policy", "context_pressure", "gate", "gate_default"}
     ),
 )
 def test_a_project_may_not_set_what_is_private(key: str, project: Path) -> None:
@@ -128,6 +128,34 @@ def test_a_project_may_not_choose_a_model_that_runs_or_sends_somewhere(model: st
         load(project.parent, environment={})
     project.write_text('model = "openai/gpt-5"')
     assert load(project.parent, environment={}).model == "openai/gpt-5"
+
+
+def test_rules_about_calls_add_up_and_a_project_only_narrows(user: Path, project: Path) -> None:
+    user.write_text('gate = ["allow tools.write path=src"]\ngate_default = "ask"')
+    project.write_text('gate = ["deny tools.bash"]\ngate_default = "allow"')
+    environment = {"PRIME_REPL_GATE": "ask tools.read; deny jobs.*"}
+    config = load(project.parent, {"gate": ["deny tools.fetch"]}, environment)
+    assert [(str(rule), rule.narrows) for rule in config.gate] == [
+        ("deny tools.fetch", False),
+        ("ask tools.read", False),
+        ("deny jobs.*", False),
+        ("allow tools.write path=src", False),
+        ("deny tools.bash", True),
+    ]
+    assert config.gate_default == "ask"
+    project.write_text('gate_default = "deny"')
+    assert load(project.parent, environment={}).gate_default == "deny"
+    project.write_text('gate = ["allow tools.bash"]')
+    with pytest.raises(ConfigError, match=r"may not have the rule `allow tools\.bash`"):
+        load(project.parent, environment={})
+    project.write_text('gate = ["tools.bash"]')
+    with pytest.raises(ConfigError, match=r"is no rule; write one like"):
+        load(project.parent, environment={})
+
+
+def test_places_of_the_sandbox_are_real_paths(user: Path, project: Path) -> None:
+    config = load(project.parent, None, {"PRIME_REPL_SANDBOX_READ": "~/.gitconfig:/usr/../etc"})
+    assert config.sandbox_read == (Path.home().resolve() / ".gitconfig", Path("/etc"))
 
 
 def test_keys_are_read_and_never_shown(project: Path) -> None:

@@ -46,6 +46,7 @@ def expected(events: list[Any]) -> list[tuple[Any, ...]]:
     """Return what a repair has to add, worked out from the events alone."""
     added: list[tuple[Any, ...]] = []
     cell, asked, dispatches, queries = None, [], set(), list[int]()
+    question = None
     turn = step = kernel = None
     for event in events:
         if isinstance(event, ev.ModelReplied):
@@ -61,6 +62,10 @@ def expected(events: list[Any]) -> list[tuple[Any, ...]]:
             dispatches.add(event.call)
         elif isinstance(event, ev.DispatchEnded):
             dispatches.remove(event.call)
+        elif isinstance(event, ev.ApprovalRequested):
+            question = event.approval_id
+        elif isinstance(event, ev.ApprovalGiven):
+            question = None
         elif isinstance(event, ev.QueryAsked):
             queries.append(event.query)
         elif isinstance(event, ev.QueryEnded):
@@ -69,6 +74,7 @@ def expected(events: list[Any]) -> list[tuple[Any, ...]]:
         step = {"step_started": True, "step_ended": False}.get(event.type, step)
         kernel = {"kernel_started": True, "kernel_lost": False}.get(event.type, kernel)
     added += [("query_ended", query) for query in queries]
+    added += [("approval_given", question, "withdrawn")] * bool(question)
     added += [("dispatch_ended", call) for call in sorted(dispatches)]
     if cell is not None:
         added.append(("cell_ended", cell.cell, cell.call_id, OUTCOME_UNKNOWN))
@@ -90,6 +96,8 @@ def summary(event: Any) -> tuple[Any, ...]:
         assert event.error is not None
         assert event.error.code == "outcome_unknown"
         return event.type, event.call
+    if isinstance(event, ev.ApprovalGiven):
+        return event.type, event.approval_id, event.outcome
     if isinstance(event, ev.QueryEnded):
         assert event.error is not None
         assert event.error.code == "outcome_unknown"

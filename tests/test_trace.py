@@ -45,6 +45,8 @@ TURN, ENDED = ev.TurnStarted(), ev.TurnEnded(reason="completed")
 STEP, DONE = ev.StepStarted(request="digest", messages=1), ev.StepEnded(outcome="done")
 HEADER = Header(model="m", system="", tools=())
 
+APPROVAL = ev.ApprovalRequested(approval_id="a", cell="c1", call=1, target="tools.write", arguments={}, rule="ask *")
+
 #: One event of each kind, with ids that fit the situations below.
 SAMPLES: dict[str, Any] = {
     "created": created(),
@@ -73,6 +75,9 @@ SAMPLES: dict[str, Any] = {
     "cell by hand ended": cell_ended("c1", None),
     "refused": refused("call_0"),
     "second refused": refused("call_1"),
+    "approval": APPROVAL,
+    "leave": ev.ApprovalGiven(approval_id="a", outcome="allowed", scope="once", by="person"),
+    "denied": ev.DispatchRefused(cell="c1", call=1, target="tools.write", arguments={}, rule="", reason=""),
     "dispatch": dispatched(1),
     "dispatch ended": answered(1),
     "kernel": ev.KernelStarted(generation=1, pid=1, executable="", python="", ipython="", ipykernel="", interrupts=""),
@@ -105,7 +110,7 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     ),
     "cell by hand": (
         [created(), cell(None)],
-        ANYWHERE | {"output", "cell by hand ended", "dispatch", "query", "replaced"},
+        ANYWHERE | {"output", "cell by hand ended", "dispatch", "approval", "denied", "query", "replaced"},
     ),
     "turn": ([created(), TURN], ANYWHERE | BETWEEN),
     "request": (
@@ -119,7 +124,11 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     ),
     "cell": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0")],
-        ANYWHERE | {"output", "dispatch", "query", "cell ended"},
+        ANYWHERE | {"output", "dispatch", "approval", "denied", "query", "cell ended"},
+    ),
+    "approval": (
+        [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), APPROVAL],
+        ANYWHERE | {"output", "query", "leave"},
     ),
     "dispatch": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), dispatched(1)],
@@ -127,7 +136,7 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     ),
     "query": (
         [created(), TURN, STEP, replied("call_0"), cell("call_0"), asked()],
-        ANYWHERE | {"output", "dispatch", "query failed", "query retried", "query ended"},
+        ANYWHERE | {"output", "dispatch", "approval", "denied", "query failed", "query retried", "query ended"},
     ),
     "dispatch ended": (
         [created(), TURN, STEP, replied("call_0"), cell("call_0"), dispatched(1), answered(1)],

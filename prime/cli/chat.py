@@ -14,11 +14,13 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
+from rich.text import Text
 
 from prime import app, models, pricing
 from prime import events as ev
 from prime.agent import Agent
 from prime.cli import inspections, recorded
+from prime.cli.approvals import Person
 from prime.cli.headless import progress
 from prime.config import Config
 from prime.errors import PrimeError
@@ -41,11 +43,13 @@ async def chat(config: Config, cwd: Path | None, session: str | None) -> int:
         console = terminal.console()
         console.print(terminal.note(f"model {choice.model} · {choice.why} · /help"))
         while True:
-            async with app.running(config, cwd, models.resolve(config), session=session) as agent:
+            person = Person(lambda line: console.print(Text(f"  {line}", style="yellow")))
+            provider = models.resolve(config)
+            async with app.running(config, cwd, provider, session=session, approve=person.approve) as agent:
                 _greet(config, agent, session is not None)
                 stop = agent.observe(progress(console, config, agent.session).take)
                 try:
-                    leaving = await Conversation(config, agent, prompt).run()
+                    leaving = await Conversation(config, agent, prompt, person).run()
                 finally:
                     stop()
             if leaving == "quit":
@@ -57,10 +61,11 @@ async def chat(config: Config, cwd: Path | None, session: str | None) -> int:
 class Conversation:
     """Reads lines and does what they say, for as long as one session is open."""
 
-    def __init__(self, config: Config, agent: Agent, prompt: PromptSession[str]) -> None:
+    def __init__(self, config: Config, agent: Agent, prompt: PromptSession[str], person: Person) -> None:
         self._config = config
         self._agent = agent
         self._prompt = prompt
+        self._person = person
         self._console = terminal.console()
         self._sessions = Sessions(config.home)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +93,8 @@ class Conversation:
                 await asyncio.wait(self._tasks)
 
     def _do(self, line: str) -> Leaving | None:
+        if self._person.take(line):
+            return None
         name, *rest = line.split(maxsplit=1)
         if line.startswith("!"):
             name, rest = "/cell", [line[1:]]
@@ -181,6 +188,8 @@ class Conversation:
             self._say("Ctrl-D leaves")
 
     def _toolbar(self) -> str:
+        if self._person.asked:
+            return " a call waits for your answer: y / n / a · Ctrl-C interrupts"
         if self._working:
             return f" working {time.monotonic() - self._since:.0f} s · Ctrl-C interrupts · Enter steers"
         return f" {self._config.model} · Enter sends · Alt-Enter new line · /help · Ctrl-D leaves"

@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from prime.cli import sessions
-from prime.cli.options import KernelOptions, ModelOptions, flat
+from prime.cli.options import KernelOptions, ModelOptions, OutputOptions, flat
 from prime.errors import ConfigError, ModelNotFound, PrimeError
 
 #: Exit codes: a failure, wrong usage or configuration, a signal (as shells count it).
@@ -61,13 +61,12 @@ def options(
 def run(
     model: ModelOptions,
     kernel: KernelOptions,
+    output: OutputOptions,
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="What to do; `-` reads standard input.")] = None,
     session: Session = None,
     image: Annotated[
         list[Path] | None, typer.Option("--image", metavar="FILE", help="Show the model a picture.")
     ] = None,
-    as_json: Json = False,
-    deltas: Annotated[bool, typer.Option("--deltas", help="With --json: the pieces of replies too.")] = False,
 ) -> None:
     """Work on one task: progress on stderr, the answer on stdout.
 
@@ -75,10 +74,10 @@ def run(
     """
     from prime.cli import headless
 
-    words = _task(task)
-    job = headless.Job(
-        words, tuple(image or ()), session, kernel.cwd, "deltas" if deltas else "json" if as_json else None
-    )
+    if output.approvals not in (None, "stdin") or (output.approvals and (not output.as_json or task in (None, "-"))):
+        raise typer.BadParameter("--approvals is `stdin`, with --json and the task as an argument")
+    pictures = tuple(image or ())
+    job = headless.Job(_task(task), pictures, session, kernel.cwd, output.form, output.approvals is not None)
     _leave(headless.run(model.config(kernel), job))
 
 

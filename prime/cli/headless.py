@@ -16,6 +16,7 @@ from rich.console import Console
 from prime import app, models, pricing
 from prime import events as ev
 from prime.agent import Answer
+from prime.cli.approvals import Lines
 from prime.cli.images import keep
 from prime.config import Config
 from prime.errors import ConfigError
@@ -33,13 +34,15 @@ _LIMIT = 3
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to run. ``output``: JSON lines of the entries, of the entries and the pieces of replies, or words."""
+    """What to run. ``output``: JSON lines of the entries, of the entries and the pieces of replies, or words.
+    ``approvals``: whether standard input answers when a rule asks."""
 
     task: str
     images: tuple[Path, ...]
     session: str | None
     cwd: Path | None
     output: Literal["json", "deltas"] | None
+    approvals: bool = False
 
 
 async def run(config: Config, job: Job) -> int:
@@ -55,7 +58,8 @@ async def run(config: Config, job: Job) -> int:
 async def work(config: Config, provider: Provider, job: Job, images: tuple[ImagePart, ...] = ()) -> int:
     """Run a task with ``provider`` and return the exit code."""
     console = terminal.console(stderr=True)
-    async with app.running(config, job.cwd, provider, session=job.session) as agent:
+    approve = Lines().approve if job.approvals else None
+    async with app.running(config, job.cwd, provider, session=job.session, approve=approve) as agent:
         watch = _printer(job.output) if job.output else progress(console, config, agent.session).take
         stop = agent.observe(watch)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _CWD = "Folder to work in: the session's own, or the current one."
 _MODEL = "The model: openai/…, anthropic/…, deepseek/…, compatible/… with --base-url, local/…, scripted/FILE."
+_RULE = "Allow, ask or deny calls, such as 'deny tools.bash command=*git push*'; may be given again."
+_APPROVALS = "With --json: take answers from standard input when a rule asks; see docs/safety.md."
 _SANDBOX = "Keep cells and commands in a sandbox: full (workspace only, no network), net-off, or off."
 _POLICY = "How a long session is kept within the window: auto, fold, slice, window or transcript."
 
@@ -32,6 +34,8 @@ class KernelOptions:
         float | None, typer.Option("--cell-timeout", metavar="S", help="Seconds that one cell may run.")
     ] = None
 
+    ask: Annotated[bool, typer.Option("--ask", help="Ask before each call with effects or to the network.")] = False
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="RULE", help=_RULE)] = None
     sandbox: Annotated[str | None, typer.Option("--sandbox", metavar="LEVEL", help=_SANDBOX)] = None
 
     def config(self, **others: Any) -> Config:
@@ -43,6 +47,7 @@ class KernelOptions:
         from prime.config import load
 
         given = {"python": self.python, "cell_timeout_s": self.timeout, "sandbox": self.sandbox, **others}
+        given |= {"gate": self.rule or None, "gate_default": "ask" if self.ask else None}
         return load(self.cwd or Path.cwd(), given)
 
 
@@ -66,6 +71,20 @@ class ModelOptions:
             ConfigError: it is wrong; one line.
         """
         return kernel.config(**{each.name: getattr(self, each.name) for each in fields(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What a run prints for a program, and whether it listens to one."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False
+    deltas: Annotated[bool, typer.Option("--deltas", help="With --json: the pieces of replies too.")] = False
+    approvals: Annotated[str | None, typer.Option("--approvals", metavar="stdin", help=_APPROVALS)] = None
+
+    @property
+    def form(self) -> Literal["json", "deltas"] | None:
+        """What is printed: entries, entries and pieces of replies, or words."""
+        return "deltas" if self.deltas else "json" if self.as_json else None
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:

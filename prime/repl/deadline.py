@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 #: Least seconds between two looks at the processor time.
 _LOOK_S = 0.1
@@ -12,7 +12,7 @@ _LOOK_S = 0.1
 class Deadline:
     """Counts a cell's time and calls ``expired`` when it is over, once.
 
-    Outside of exempt calls every second counts. While one is open only the processor time of the kernel does: a cell
+    Outside of exempt waits every second counts. While one is open only the processor time of the kernel does: a cell
     that waits uses none, one that computes beside the wait still comes to its end.
     """
 
@@ -22,21 +22,21 @@ class Deadline:
         self._cpu_s = cpu_s
         self._expired = expired
         self._loop = asyncio.get_running_loop()
-        self._open: set[int] = set()
+        self._open: set[Hashable] = set()
         self._since = self._clock()
         self._timer = self._loop.call_later(seconds, self._look)
 
-    def begin(self, call: int) -> None:
-        """An exempt call is open from now on."""
+    def begin(self, wait: Hashable) -> None:
+        """An exempt wait has begun: a call, or something else that can be told from all others."""
         self._count()
-        self._open.add(call)
+        self._open.add(wait)
         self._arm()
 
-    def end(self, call: int) -> None:
-        """A call is answered, exempt or not."""
-        if call in self._open:
+    def end(self, wait: Hashable) -> None:
+        """It is over, exempt or not."""
+        if wait in self._open:
             self._count()
-            self._open.remove(call)
+            self._open.remove(wait)
             self._arm()
 
     def cancel(self) -> None:

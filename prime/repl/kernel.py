@@ -131,6 +131,11 @@ class KernelRepl:
         if self._live is not None:
             self._live.answer(call, outcome)
 
+    def hold(self, call: int, held: bool) -> None:
+        """See :meth:`prime.repl.signals.Repl.hold`."""
+        if self._deadline is not None:
+            (self._deadline.begin if held else self._deadline.end)(("held", call))
+
     async def interrupt(self) -> None:
         """See :meth:`prime.repl.signals.Repl.interrupt`. A cell whose kernel is still starting is not run at all; the
         start goes on, for the next one."""

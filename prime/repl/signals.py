@@ -241,6 +241,11 @@ class Repl(Protocol):
         """Answer a :class:`HostCall`. Answers to calls of a cell or kernel that is gone are dropped."""
         ...
 
+    def hold(self, call: int, held: bool) -> None:
+        """Take notice that an open call waits for a person, or does so no longer. Meanwhile the deadline of the cell
+        counts computing only."""
+        ...
+
     async def interrupt(self) -> None:
         """Stop the running cell: interrupt, then kill after the grace. Returns when it is decided; ``run`` yields the
         outcome. Without a running cell it does nothing."""

@@ -90,6 +90,10 @@ class Progress:
         elif len(self._targets) == CALLS_SHOWN + 1:
             self._print(Text("  → …", style="dim"))
 
+    def _dispatch_refused(self, entry: ev.Entry, event: ev.DispatchRefused) -> None:
+        line = one_line(f"denied: {called(event.target, event.arguments)}", max(self._console.width - 4, 20))
+        self._print(Text(f"  {collapsed(line)}", style="yellow"))
+
     def _turn_ended(self, entry: ev.Entry, event: ev.TurnEnded) -> None:
         if event.reason != "completed":
             self._print(terminal.note(f"{event.reason}: {event.detail}".rstrip(": "), "yellow"))
@@ -105,6 +109,7 @@ _RULES: dict[type, Callable[[Progress, ev.Entry, Any], None]] = {
     ev.CellOutput: Progress._cell_output,
     ev.CellEnded: Progress._cell_ended,
     ev.DispatchStarted: Progress._dispatch_started,
+    ev.DispatchRefused: Progress._dispatch_refused,
     ev.TurnEnded: Progress._turn_ended,
 }
 

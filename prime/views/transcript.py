@@ -251,6 +251,11 @@ class _Reading:
         self._calls[event.cell, event.call] = call = Call(event.call, event.target, thaw(event.arguments))
         self._cells[event.cell].calls.append(call)
 
+    def dispatch_refused(self, entry: ev.Entry, event: ev.DispatchRefused) -> None:
+        error = ev.DispatchError(code="denied", message=event.reason)
+        ended = ev.DispatchEnded(cell=event.cell, call=event.call, value=None, error=error, duration_s=0.0)
+        self._cells[event.cell].calls.append(Call(event.call, event.target, thaw(event.arguments), ended))
+
     def dispatch_ended(self, entry: ev.Entry, event: ev.DispatchEnded) -> None:
         self._calls[event.cell, event.call].ended = event
 
@@ -316,6 +321,7 @@ _RULES: dict[type, Callable[[_Reading, ev.Entry, Any], None]] = {
     ev.CellOutput: _Reading.cell_output,
     ev.CellEnded: _Reading.cell_ended,
     ev.DispatchStarted: _Reading.dispatch_started,
+    ev.DispatchRefused: _Reading.dispatch_refused,
     ev.DispatchEnded: _Reading.dispatch_ended,
 }
 
