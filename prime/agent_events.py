@@ -1,4 +1,4 @@
-"""The events of ``agents``: requests beside the conversation."""
+"""The events of queries: requests beside the conversation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from prime.messages import Frozen, Header, Reply
 
 
 class QueryAsked(Frozen):
-    """A request with one prompt goes out beside the conversation, for a cell.
+    """A request with one prompt goes out beside the conversation, for a cell or for the host itself.
 
     Attributes:
         query: number of this entry; the other entries about the query name it.
         request: digest of what is sent (``projection.digest``).
+        about: what the host asks for, a stable word; None for a cell's.
     """
 
     type: Literal["query_asked"] = "query_asked"
@@ -20,6 +21,7 @@ class QueryAsked(Frozen):
     header: Header
     prompt: str
     request: str
+    about: str | None = None
 
 
 class QueryError(Frozen):

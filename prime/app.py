@@ -15,6 +15,7 @@ from prime.approvals import Approver, Gate
 from prime.cell import Cells
 from prime.config import Config
 from prime.context import Context
+from prime.contract import Contract
 from prime.errors import PrimeError
 from prime.history import History
 from prime.idle import reclaiming
@@ -24,7 +25,7 @@ from prime.log import Log
 from prime.loop import Loop
 from prime.messages import Header, Parameters
 from prime.namespace import Namespace
-from prime.policies.base import Options, TapeOptions
+from prime.policies.base import Options, StreamOptions, TapeOptions
 from prime.providers import registry
 from prime.providers.base import Provider
 from prime.recall import ContextInfo, Notes
@@ -75,16 +76,16 @@ async def workshop(
             raise PrimeError(f"the folder {folder} does not exist; pass --cwd")
         # by its folder: the log of a copied one has the original's id
         owner = sessions.folder(resumed or log.state.session).resolve()
-        context = Context(log, options(config), window=lambda: provider.context_window if provider else None)
-        info = ContextInfo(context.used, context.window, context.renew)
+        policy = options(config)
+        context = Context(log, policy, window=lambda: provider.context_window if provider else None)
         names = Namespace(log, lambda: _names(repl))
         jobs = Jobs(log, owner / "jobs")
-        history = History(log.store, sessions if config.recall_scope == "all" else None)
-        recall = (*history.tools(), *Notes(log).tools(), *info.tools(), *names.tools())
         limits = caps.limits(config)
         queries = Queries(log, provider, parameters(config), limits, _bounds(config))
+        recall = (*_recall(config, sessions, log, context), *names.tools())
         catalogue = Catalogue((*BUILTIN, *recall, *queries.tools(), *jobs.tools(), *tools))
-        async with surroundings(config, folder, owner, fresh=resumed is None) as place, jobs:
+        permitted = Contract(log, policy.stream).permit
+        async with surroundings(config, folder, owner, fresh=resumed is None, permitted=permitted) as place, jobs:
             repl = KernelRepl(
                 catalogue.bindings(),
                 place.launch,
@@ -106,6 +107,12 @@ async def workshop(
                     await kept.take()
             finally:
                 await repl.close()
+
+
+def _recall(config: Config, sessions: Sessions, log: Log, context: Context) -> tuple[Tool, ...]:
+    history = History(log.store, sessions if config.recall_scope == "all" else None)
+    info = ContextInfo(context.used, context.window, context.renew)
+    return (*history.tools(), *Notes(log).tools(), *info.tools())
 
 
 def _context_line(context: Context) -> str:
@@ -170,6 +177,13 @@ def options(config: Config) -> Options:
         profile=config.tape_profile,
         locators=config.tape_locators,
     )
+    stream = StreamOptions(
+        pin_steps=config.stream_pin_steps,
+        extract_step=config.stream_extract_step,
+        enforce_step=config.stream_enforce_step,
+        bounce_budget=config.contract_bounce_budget,
+        side_effort=config.stream_side_effort,
+    )
     return Options(
         policy=config.context_policy,
         pressure=config.context_pressure,
@@ -177,4 +191,5 @@ def options(config: Config) -> Options:
         retain=config.context_retain,
         lead=config.context_lead,
         tape=tape,
+        stream=stream,
     )

@@ -43,6 +43,11 @@ _RETIRED = {
     "max_history_chars": "set context_pressure",
     "max_parallel_tool_calls": "calls that may overlap do so by themselves",
     "in_turn_seal": "only completed turns are sealed",
+    "pin_steps": "set stream_pin_steps",
+    "extract_at_step": "set stream_extract_step",
+    "enforce_from_step": "set stream_enforce_step",
+    "side_effort": "set stream_side_effort",
+    "mode": "set context_policy",
     "tape": "set context_policy = 'slice'",
     "state": "set context_policy",
 }
@@ -122,6 +127,11 @@ class Config(BaseModel):
         tape_entry_max_chars: most characters of one sealed entry.
         tape_profile: ``v4`` keeps words whole, ``v3`` takes excerpts, also of the person's.
         tape_locators: ``long`` prints the whole call on the line of each result.
+        stream_pin_steps: under the policy ``stream``, files read in so many first steps of a turn are told once more.
+        stream_extract_step: the step of a turn before which its rules are asked for.
+        stream_enforce_step: the step from which writes are held against them.
+        stream_side_effort: reasoning effort of that question; none is asked for by default.
+        contract_bounce_budget: writes that one rule may refuse in a turn before it is suspended.
         recall_scope: what ``history`` may look into: the session alone, or all sessions in ``home``.
         kernel_idle_s: time without use after which a kernel is ended that holds nothing, or nothing that is not saved.
         kernel_template: whether kernels are forked from one that has imported everything; Linux only.
@@ -161,7 +171,7 @@ class Config(BaseModel):
     query_characters: int = Field(200_000, ge=1_000)
     query_prompts: int = Field(20, gt=0)
     query_parallel: int = Field(8, gt=0)
-    context_policy: Literal["transcript", "fold", "slice", "window", "auto"] = "auto"
+    context_policy: Literal["transcript", "fold", "slice", "window", "auto", "stream"] = "auto"
     context_pressure: float = Field(0.8, gt=0, le=1)
     context_pressure_of: Annotated[Mapping[str, Share], BeforeValidator(_shares), AfterValidator(MappingProxyType)] = (
         Field(default_factory=_no_variables)
@@ -172,6 +182,11 @@ class Config(BaseModel):
     tape_entry_max_chars: int | None = Field(None, ge=256)
     tape_profile: Literal["v4", "v3"] = "v4"
     tape_locators: Literal["long", "short"] = "long"
+    stream_pin_steps: int = Field(2, ge=1)
+    stream_extract_step: int = Field(3, ge=2)
+    stream_enforce_step: int = Field(8, ge=1)
+    stream_side_effort: str | None = None
+    contract_bounce_budget: int = Field(1, ge=0)
     recall_scope: Literal["session", "all"] = "session"
     kernel_idle_s: float = Field(600.0, gt=0)
     kernel_template: bool = False

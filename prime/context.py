@@ -17,6 +17,7 @@ from prime.messages import Header, Request
 from prime.originals import StoredOriginals
 from prime.policies.base import Item, Options, View
 from prime.policies.plan import plan
+from prime.policies.stream import Question, question
 from prime.tokens import MARGIN, estimate
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +69,12 @@ class Context:
         found = (item.message for item in self._surface())
         return Request(header=header, messages=tuple(message for message in found if message is not None))
 
+    def question(self, header: Header) -> Question | None:
+        """Return what the policy wants to ask the model beside the conversation before the next request, if any."""
+        if self._options.policy != "stream":
+            return None
+        return question(self.view(), self._originals, self._options.stream, header)
+
     def check(self, request: Request) -> str:
         """Return the digest of a request; see :meth:`prime.checked.Checked.digest`."""
         return self._checked.digest(request)
@@ -114,7 +121,7 @@ class Context:
             next_seq=len(self._log),
             sent=state.sent,
             turn=state.trace.turn,
-            first_step=state.trace.step == 0,
+            step=state.trace.step + 1,
             used=used,
             window=window,
             scale=self._scales.get(model, 1.0),
@@ -123,6 +130,7 @@ class Context:
             refused=refused,
             names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
             running=tuple(state.running.lines()),
+            side=state.side,
         )
 
     def _warn(self, model: str) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prime import agent_events, gate_events, job_events, kernel_events
+from prime import agent_events, contract_events, gate_events, job_events, kernel_events
 from prime.agent_events import QueryAsked as QueryAsked
 from prime.agent_events import QueryEnded as QueryEnded
+from prime.contract_events import ContractBroken as ContractBroken
 from prime.gate_events import ApprovalGiven as ApprovalGiven
 from prime.gate_events import ApprovalRequested as ApprovalRequested
 from prime.gate_events import DispatchRefused as DispatchRefused
@@ -329,7 +330,7 @@ class Ignored(Frozen):
     name: str
 
 
-_MODULES = tuple(each.__name__ for each in (agent_events, gate_events, job_events, kernel_events))
+_MODULES = tuple(each.__name__ for each in (agent_events, contract_events, gate_events, job_events, kernel_events))
 #: Every type that may be stored, by name.
 TYPES: dict[str, type[Frozen]] = {
     kind.model_fields["type"].default: kind

@@ -7,6 +7,7 @@ whatever happens the brackets close and each call of the model gets exactly one 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 
@@ -20,8 +21,10 @@ from prime.live import Live
 from prime.log import Log
 from prime.messages import CallPart, Header, Part, Reply, TextPart, plain, text_of
 from prime.providers.base import Provider
+from prime.query import ask
 from prime.repair import closers, not_started
 from prime.request import Interrupted, send
+from prime.side import RULES
 
 _CANCELLED = caps.Stop("cancelled", "")
 _COMPLETED = caps.Stop("completed", "")
@@ -71,6 +74,9 @@ class Loop:
 
     async def _step(self, start: int, cancel: asyncio.Event) -> caps.Stop | None:
         """Run one step; None when the model is owed the next one."""
+        await self._question(cancel)
+        if cancel.is_set():
+            return _CANCELLED
         request = self.context.request(self.header)
         begun = ev.StepStarted(request=self.context.check(request), messages=len(request.messages))
         self.log.append(begun, durable=True)
@@ -99,6 +105,15 @@ class Loop:
             return verdict
         self._notice(verdict)
         return None
+
+    async def _question(self, cancel: asyncio.Event) -> None:
+        """Ask what the context policy wants to know first. A question that fails fails alone: the log says so, and the
+        policy goes on without an answer."""
+        question = self.context.question(self.header)
+        if question is None:
+            return
+        with contextlib.suppress(ProviderError):
+            await ask(self.provider, self.log, question.header, question.prompt, about=RULES, cancel=cancel)
 
     async def _reply(self, reply: Reply, cancel: asyncio.Event) -> None:
         """Log a reply and answer each of its calls, in order. A call cut by the token limit is not even logged."""

@@ -101,6 +101,10 @@ class StoredOriginals:
                 return [Prompt(entry.seq, entry.turn or 0, text_of(entry.event.parts)) for entry in newest]
             span *= 4
 
+    def entries(self, seqs: Sequence[int]) -> Sequence[ev.Entry]:
+        """See :meth:`prime.policies.base.Originals.entries`."""
+        return [entry for seq in seqs for entry in self._entries(seq, seq + 1)]
+
     def note(self) -> Note | None:
         """See :meth:`prime.policies.base.Originals.note`."""
         for entry in self._entries(self._noted, types=("notes_written",)):

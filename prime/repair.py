@@ -29,10 +29,10 @@ def closers(trace: Trace, generation: int | None) -> tuple[Any, ...]:
     """
     events: list[Any] = []
     owed = list(trace.owed)
+    cut = QueryError(code="outcome_unknown", message="the query was cut off; whether it was answered is not known")
+    events += [ev.QueryEnded(query=open.query, model=open.header.model, error=cut) for open in trace.queries]
     if trace.cell is not None:
         died = ev.DispatchError(code="outcome_unknown", message="the call was cut off and what came of it is not known")
-        cut = QueryError(code="outcome_unknown", message="the query was cut off; whether it was answered is not known")
-        events += [ev.QueryEnded(query=open.query, model=open.header.model, error=cut) for open in trace.queries]
         if trace.asked is not None:  # the call had not begun
             name = trace.asked.approval_id
             events.append(ev.ApprovalGiven(approval_id=name, outcome="withdrawn", scope="once", by="nobody"))

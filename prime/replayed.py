@@ -2,7 +2,8 @@
 
 The recording is appended anew to a log in a temporary folder, all but what its own policy did, and the other policy is
 asked before every request as it is asked live. The words of persons, the replies and the results of cells stay as they
-were: how a model would have gone on from other requests, nobody knows.
+were: how a model would have gone on from other requests, nobody knows. So what a policy asks beside the conversation
+is answered as it was recorded, or not at all.
 """
 
 from __future__ import annotations
@@ -13,25 +14,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prime import events as ev
+from prime.agent_events import QueryError
 from prime.context import Context
 from prime.ledger import Ledger
 from prime.log import Log, read
 from prime.messages import Header, Message, Reply, Request
 from prime.policies.base import Options
+from prime.policies.stream import Question
 from prime.policies.window import KEPT, REMINDER
 from prime.projection import digest, message, query
+from prime.side import CONSTITUTION, RULES, SUSPENDED
 from prime.store.base import Store
 from prime.store.sqlite import SqliteStore
 from prime.surface import Surface, visible
 
+#: What a log holds of a query after its start, each with the number of the query.
+_OF_A_QUERY = (ev.RequestFailed, ev.RetryScheduled, ev.QueryEnded)
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as the policy makes it, the digest of the one that was recorded, and the recorded reply to it. One that
-    is ``aside`` is a query, which no policy changes."""
+    """A request as the policy makes it, the digest of the one that was recorded (None when none was), and the recorded
+    reply to it. One that is ``aside`` is a query; no policy changes those of cells."""
 
     request: Request
-    recorded: str
+    recorded: str | None
     reply: Reply | None
     aside: bool = False
 
@@ -94,20 +101,33 @@ def _sent(store: Store, log: Log, options: Options, window: int | None) -> Itera
     replies = _replies(store)
     renewals = set[tuple[str, int]]()
     claimed: list[ev.InputClaimed] = []
+    unasked = -1  # a recorded query of the host that this policy does not make
     for entry in read(store):
         event = entry.event
         if isinstance(event, (ev.SurfaceReplaced, ev.Ignored)) or _of_a_policy(event):
+            continue
+        if isinstance(event, _OF_A_QUERY) and event.query == unasked:
             continue
         if isinstance(event, ev.InputClaimed):  # enters a log together with its words
             claimed.append(event)
             continue
         if isinstance(event, ev.StepStarted):
             assert log.state.header is not None, "a step has a header"
+            if (question := context.question(log.state.header)) is not None:
+                yield _asked(log, question)
             request = context.request(log.state.header)
             yield Sent(request, event.request, replies.get(entry.seq))
             event = ev.StepStarted(request=digest(request), messages=len(request.messages))
         elif isinstance(event, ev.QueryAsked):
-            yield Sent(query(event.header, event.prompt), event.request, replies.get(entry.seq), aside=True)
+            if event.about is not None:
+                assert log.state.header is not None, "a query of the host follows steps"
+                if (question := context.question(log.state.header)) is None:
+                    unasked = event.query
+                    continue
+                event = event.model_copy(update={"header": question.header, "prompt": question.prompt})
+            request = query(event.header, event.prompt)
+            yield Sent(request, event.request, replies.get(entry.seq), aside=True)
+            event = event.model_copy(update={"request": digest(request)})
         log.append(*claimed, event, at=entry.at)
         claimed.clear()
         if isinstance(event, ev.DispatchStarted) and event.target == "context.new":
@@ -118,8 +138,19 @@ def _sent(store: Store, log: Log, options: Options, window: int | None) -> Itera
             context.recover()
 
 
+def _asked(log: Log, question: Question) -> Sent:
+    """Log a question that was not recorded, as one that nobody answered."""
+    request, number = query(question.header, question.prompt), len(log)
+    asked = ev.QueryAsked(
+        query=number, header=question.header, prompt=question.prompt, request=digest(request), about=RULES
+    )
+    error = QueryError(code="not_recorded", message="the recording has no answer")
+    log.append(asked, ev.QueryEnded(query=number, model=question.header.model, error=error))
+    return Sent(request, None, None, aside=True)
+
+
 def _of_a_policy(event: object) -> bool:
-    return isinstance(event, ev.NoticeGiven) and event.about in (REMINDER, KEPT)
+    return isinstance(event, ev.NoticeGiven) and event.about in (REMINDER, KEPT, CONSTITUTION, SUSPENDED)
 
 
 def _replies(store: Store) -> dict[int, Reply]:

@@ -14,6 +14,7 @@ from prime.errors import TraceError
 from prime.inbox import Inbox
 from prime.messages import Header, Usage
 from prime.running import Running
+from prime.side import Side
 from prime.surface import Surface
 from prime.trace import Trace
 
@@ -130,6 +131,7 @@ class State:
         notes: the note, None before it was written.
         usage: tokens so far, by the model's full name in the header; a fork does not count its parent's.
         replied: where the newest reply with a usage stands, None before the first.
+        side: the newest question after the rules of a turn, and what came of it.
         sent: seq of the newest step_started, -1 before the first.
     """
 
@@ -143,6 +145,7 @@ class State:
     notes: ev.NotesWritten | None = None
     usage: dict[str, Usage] = field(default_factory=dict)
     replied: Replied | None = None
+    side: Side = field(default_factory=Side)
     sent: int = -1
     surface: Surface = field(default_factory=Surface)
 
@@ -158,6 +161,7 @@ class State:
         undo_surface = self.surface.apply(seq, event)
         before = {name: getattr(self, name) for name in _VALUES}
         self.trace, self.inbox, self.running, self.kernel = trace, inbox, running, self.kernel.after(seq, event)
+        self.side = self.side.after(event, trace.turn)
         if isinstance(event, ev.SessionCreated):
             self.session, self.cwd = event.session, event.cwd
         elif isinstance(event, ev.SessionForked):

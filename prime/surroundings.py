@@ -23,7 +23,7 @@ from prime.repl.pool import Pool
 from prime.repl.process import Launch
 from prime.repl.template import Template
 from prime.sandbox import OFF, Sandbox
-from prime.tools.workspace import Workspace
+from prime.tools.workspace import Permitted, Workspace
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,13 @@ class Surroundings:
 
 
 @asynccontextmanager
-async def surroundings(config: Config, folder: Path, session: Path, *, fresh: bool) -> AsyncIterator[Surroundings]:
+async def surroundings(
+    config: Config, folder: Path, session: Path, *, fresh: bool, permitted: Permitted
+) -> AsyncIterator[Surroundings]:
     """Give the surroundings of work in ``folder``, and end every process of the session at the end.
 
     ``session`` is the session's own folder, by which its processes are known; ``fresh``: it never had any.
+    ``permitted`` hears of every write by a tool before it is made.
 
     Raises:
         ConfigError: the sandbox that is asked for cannot be set up.
@@ -55,7 +58,7 @@ async def surroundings(config: Config, folder: Path, session: Path, *, fresh: bo
         limited = guest.limited(environment, config.memory_limit_bytes)
         launch = Launch(_python(config), folder, limited, sandbox=sandbox)
         rules = Rules(config.gate, config.gate_default, sandbox.network)
-        yield Surroundings(rules, Workspace(folder, environment, sandbox), launch, pool)
+        yield Surroundings(rules, Workspace(folder, environment, sandbox, permitted=permitted), launch, pool)
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from prime.agent import Agent
 from prime.caps import Limits
 from prime.cell import Cells
 from prime.context import Context
+from prime.contract import Contract
 from prime.errors import CellBusy, KernelStartFailed, ToolFailed
 from prime.history import History
 from prime.jobs.commands import Jobs
@@ -353,9 +354,8 @@ async def scripted(
         )
         jobs = Jobs(log, sessions.folder(log.state.session) / "jobs")
         catalogue = Catalogue((*BUILTIN, *recall, *jobs.tools(), *tools))
-        cells = Cells(
-            log, repl, catalogue, Workspace(home), limits, lambda: context_line(context.used(), context.window())
-        )
+        workspace = Workspace(home, permitted=Contract(log, options.stream).permit)
+        cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), context.window()))
         system = prompt.system(
             catalogue.bindings(),
             visible_output_bytes=limits.visible_output_bytes,

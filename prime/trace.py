@@ -25,7 +25,7 @@ class Trace(NamedTuple):
         cell: lease of the open cell, None when no cell runs; ``call_id`` is the call it answers.
         last_call: number of the newest dispatch of the open cell, 0 before the first.
         dispatches: numbers of the open dispatches.
-        queries: the open queries of the cell.
+        queries: the open queries of the cell, or the one of the host.
         asked: the open question whether a call may begin.
         created: whether the log has begun.
     """
@@ -73,6 +73,7 @@ def _require(condition: bool, what: str) -> None:
 
 def _between_steps(trace: Trace, what: str) -> None:
     _require(trace.in_turn and not trace.in_step, f"{what} belongs into a turn, between its steps")
+    _require(not trace.queries, f"{what} while a query is open")
 
 
 def _created(trace: Trace, event: ev.SessionCreated) -> Trace:
@@ -186,7 +187,10 @@ def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
 
 
 def _query_asked(trace: Trace, event: ev.QueryAsked) -> Trace:
-    _require(trace.cell is not None, "a query outside a cell")
+    if event.about is None:
+        _require(trace.cell is not None, "a query outside a cell")
+    else:
+        _between_steps(trace, "a query of the host")
     _require(all(asked.query < event.query for asked in trace.queries), "queries begin in the order of their numbers")
     return trace._replace(queries=(*trace.queries, event))
 

@@ -194,7 +194,9 @@ def test_a_configuration_does_not_change(project: Path) -> None:
         config.keys["X"] = "y"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("key", ["pin_first_turn", "pinUserChars", "history_high_water_chars", "inTurnSeal", "tape"])
+@pytest.mark.parametrize(
+    "key", ["pin_first_turn", "pinUserChars", "history_high_water_chars", "inTurnSeal", "tape", "pinSteps", "mode"]
+)
 def test_a_retired_setting_says_what_there_is_instead(key: str, user: Path, project: Path) -> None:
     user.write_text(f"{key} = 1")
     with pytest.raises(ConfigError, match=rf"there is no setting '{key}' any more; \w+"):

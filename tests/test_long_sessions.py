@@ -24,7 +24,7 @@ from prime.testing import ScriptedCell, scripted
 
 pytestmark = pytest.mark.anyio
 
-POLICIES = ("transcript", "fold", "slice", "window", "auto")
+POLICIES = ("transcript", "fold", "slice", "window", "auto", "stream")
 WINDOW = 12_000
 TURNS = 6
 #: A cell that shows 11,000 characters of what is never folded.
@@ -67,7 +67,7 @@ async def test_a_fact_of_the_first_turn_is_found_again(policy: str, home: Path) 
             assert (await agent.ask(f"build {number}")).text == f"build {number} is done"
         assert (await agent.ask("exam 1")).text == "id-1-qzqzqz"
         sizes = [len(words(request)) / CHARACTERS_PER_TOKEN for request in provider.requests]
-        if policy in ("slice", "window", "auto"):
+        if policy in ("slice", "window", "auto", "stream"):
             assert max(sizes) < WINDOW * 0.8
         # every call that was printed to the model works as it is printed
         printed = set(re.findall(r"history\.\w+\((?:seq=)?\d[^)]*\)", "\n".join(map(words, provider.requests))))
@@ -76,7 +76,7 @@ async def test_a_fact_of_the_first_turn_is_found_again(policy: str, home: Path) 
             assert ended.status == "ok", (call, text_of(ended.shown))
     with Sessions(home).read(agent.session) as store:
         made = {entry.event.policy for entry in read(store) if isinstance(entry.event, ev.SurfaceReplaced)}
-    expected = {"slice": {"tape"}, "window": {"window"}, "auto": {"tape"}}.get(policy, set())
+    expected = {"slice": {"tape"}, "window": {"window"}, "auto": {"tape"}, "stream": {"tape"}}.get(policy, set())
     assert expected <= made
 
 

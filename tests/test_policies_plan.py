@@ -17,7 +17,7 @@ from prime.policies.base import Options, TapeOptions
 from prime.policies.plan import plan
 from prime.verify import verify
 
-POLICIES = ("transcript", "fold", "slice", "window", "auto")
+POLICIES = ("transcript", "fold", "slice", "window", "auto", "stream")
 
 texts = st.sampled_from(["", "ok", "I look.\n", "word " * 300, "漢字 " * 200])
 outputs = st.sampled_from(["1", "a few words\n", "line of a log 12:00 INFO ok\n" * 100, "x" * 9_000, "y" * 20_000])
@@ -162,7 +162,7 @@ def test_auto_leaves_a_short_session_alone() -> None:
         assert list(turns.log.entries(types=("notice_given",))) == []
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "stream"])
 def test_an_asked_for_window_comes_once(policy: Any) -> None:
     with session(Options(policy=policy)) as turns:
         turns.begin("go")

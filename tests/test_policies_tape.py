@@ -334,7 +334,7 @@ def test_a_call_without_its_result_stays_and_splits_the_run() -> None:
         return Item(node, seq, turn, 1, reply, Message(role="assistant", parts=parts), 1_000.0)
 
     items = [item(0, 1), item(1, 2, asks=True), item(2, 3), item(3, 4)]
-    view = View(items=items, next_seq=10, sent=3, turn=5, first_step=True, used=0, window=None)
+    view = View(items=items, next_seq=10, sent=3, turn=5, step=1, used=0, window=None)
     draft = Draft(view)
     tape.seal(draft, view, StoredOriginals(lambda *_, **__: iter(())), TapeOptions())
     assert [(made.start, made.end) for made in draft.operations] == [(0, 0), (2, 3)]  # type: ignore[union-attr]

@@ -37,8 +37,8 @@ def output(name: str = "c1", late: bool = False) -> ev.CellOutput:
     return ev.CellOutput(cell=name, stream="stdout", text="", late=late)
 
 
-def asked(query: int = 9) -> ev.QueryAsked:
-    return ev.QueryAsked(query=query, header=HEADER, prompt="", request="digest")
+def asked(query: int = 9, about: str | None = None) -> ev.QueryAsked:
+    return ev.QueryAsked(query=query, header=HEADER, prompt="", request="digest", about=about)
 
 
 TURN, ENDED = ev.TurnStarted(), ev.TurnEnded(reason="completed")
@@ -88,6 +88,8 @@ SAMPLES: dict[str, Any] = {
     "replaced": ev.SurfaceReplaced(start=0, end=0, sources=(), message=Message(role="user", parts=()), policy="test"),
     "notes": ev.NotesWritten(revision=1, text=""),
     "query": asked(),
+    "query of the host": asked(about="rules"),
+    "broken": ev.ContractBroken(rule=1, path="", found="", suspended=False),
     "query failed": ev.RequestFailed(attempt=1, code="server", message="", status=None, query=9),
     "query retried": ev.RetryScheduled(attempt=2, delay_s=0.5, query=9),
     "query ended": ev.QueryEnded(query=9, model="m"),
@@ -97,9 +99,9 @@ SAMPLES: dict[str, Any] = {
 }
 ANYWHERE = {
     *("queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"),
-    *("job", "job ended"),
+    *("job", "job ended", "broken"),
 }
-BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced"}
+BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced", "query of the host"}
 
 #: What happened -> what may happen next, and nothing else of the samples.
 SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
@@ -113,6 +115,10 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
         ANYWHERE | {"output", "cell by hand ended", "dispatch", "approval", "denied", "query", "replaced"},
     ),
     "turn": ([created(), TURN], ANYWHERE | BETWEEN),
+    "query of the host": (
+        [created(), TURN, asked(about="rules")],
+        ANYWHERE | {"query failed", "query retried", "query ended", "replaced"},
+    ),
     "request": (
         [created(), TURN, STEP],
         ANYWHERE | {"replied", "failed", "retry", "step ended"},

@@ -11,15 +11,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from prime import caps, pricing, projection
-from prime import events as ev
-from prime.agent_events import QueryError
+from prime import caps, pricing
 from prime.errors import ProviderError, ToolFailed
-from prime.live import Live
 from prime.log import Log
-from prime.messages import Frozen, Header, Parameters, Reply, plain, text_of
+from prime.messages import Frozen, Header, Parameters, Reply, text_of
 from prime.providers.base import Provider
-from prime.request import Interrupted, send
+from prime.query import ask
 from prime.tools.base import Tool, tool, waiting
 
 #: Most tokens of an answer. A larger wish is lowered to it (design: agents, "query").
@@ -130,26 +127,11 @@ class Queries:
             raise ToolFailed(stop.reason, stop.detail)
         parameters = self._parameters.model_copy(update={"max_tokens": min(max_tokens, MAX_TOKENS)})
         header = Header(model=self._provider.model, system=system or "", tools=(), parameters=parameters)
-        reply = await self._send(self._provider, header, prompt)
+        try:
+            reply = await ask(self._provider, self._log, header, prompt)
+        except ProviderError as failure:
+            raise ToolFailed(failure.code, str(failure)) from failure
+        assert isinstance(reply, Reply), "only its task is ever cancelled"
         if reply.stop == "filter":
             raise ToolFailed("filter", "the provider withheld the answer")
         return Answered(text=text_of(reply.parts), truncated=reply.stop == "length")
-
-    async def _send(self, provider: Provider, header: Header, prompt: str) -> Reply:
-        request = projection.query(header, prompt)
-        number = len(self._log)
-        asked = ev.QueryAsked(query=number, header=header, prompt=prompt, request=projection.digest(request))
-        self._log.append(asked, durable=True)
-        error = QueryError(code="cancelled", message="the query was stopped before it was answered")
-        reply: Reply | None = None
-        try:
-            sent = await send(provider, request, self._log, Live(), asyncio.Event(), number)
-            assert not isinstance(sent, Interrupted), "only its task is ever cancelled"
-            reply = sent
-        except ProviderError as failure:
-            error = QueryError(code=failure.code, message=plain(str(failure)))
-            raise ToolFailed(failure.code, str(failure)) from failure
-        finally:
-            ended = ev.QueryEnded(query=number, model=header.model, reply=reply, error=None if reply else error)
-            self._log.append(ended)
-        return reply

@@ -19,7 +19,7 @@ _MODEL = "The model: openai/…, anthropic/…, deepseek/…, compatible/… wit
 _RULE = "Allow, ask or deny calls, such as 'deny tools.bash command=*git push*'; may be given again."
 _APPROVALS = "With --json: take answers from standard input when a rule asks; see docs/safety.md."
 _SANDBOX = "Keep cells and commands in a sandbox: full (workspace only, no network), net-off, or off."
-_POLICY = "How a long session is kept within the window: auto, fold, slice, window or transcript."
+_POLICY = "How a long session is kept within the window: auto, fold, slice, window, transcript or stream."
 
 
 @dataclass(frozen=True, slots=True)

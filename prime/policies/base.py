@@ -11,11 +11,12 @@ from typing import Any, Literal, Protocol
 
 from prime import events as ev
 from prime.messages import Message
+from prime.side import Side
 from prime.surface import Node
 from prime.tokens import estimate_message
 
 #: How a session is kept within its window; see :func:`prime.policies.plan.plan`.
-Policy = Literal["transcript", "fold", "slice", "window", "auto"]
+Policy = Literal["transcript", "fold", "slice", "window", "auto", "stream"]
 #: What a policy may ask for. It is appended as it is.
 Operation = ev.SurfaceReplaced | ev.NoticeGiven
 
@@ -61,7 +62,7 @@ class View:
         next_seq: seq that the next entry of the log gets.
         sent: seq of the newest step_started, -1 before the first: what is later was never sent.
         turn: number of the open turn; every earlier one is completed.
-        first_step: whether the coming step is the first of its turn.
+        step: number of the coming step in the open turn, from 1.
         used: tokens of a request sent now.
         window: tokens that the model can take, None when unknown.
         measure: tokens of a message, by the same measure as those of the items.
@@ -71,13 +72,14 @@ class View:
         refused: whether the provider refused the last request for its size.
         names: names alive in the kernel, with their types.
         running: one line for each job or child that runs.
+        side: the newest side call, and what came of it.
     """
 
     items: Sequence[Item]
     next_seq: int
     sent: int
     turn: int
-    first_step: bool
+    step: int
     used: int
     window: int | None
     measure: Callable[[Message], float] = estimate_message
@@ -87,6 +89,7 @@ class View:
     refused: bool = False
     names: Sequence[tuple[str, str]] = ()
     running: Sequence[str] = ()
+    side: Side = field(default_factory=Side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,10 @@ class Originals(Protocol):
         """Return the newest inputs of persons earlier than entry ``before``, oldest first."""
         ...
 
+    def entries(self, seqs: Sequence[int]) -> Sequence[ev.Entry]:
+        """Return the entries at these places."""
+        ...
+
     def note(self) -> Note | None:
         """Return the session's note, None before it was written."""
         ...
@@ -238,6 +245,25 @@ class TapeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a turn of the policy ``stream`` is told what it rests on. Steps count from 1 within the turn.
+
+    Attributes:
+        pin_steps: files that were read in so many first steps are pinned.
+        extract_step: the step before which the rules are asked for.
+        enforce_step: the step from which writes are held against the rules.
+        bounce_budget: writes that one rule may refuse before it is suspended.
+        side_effort: reasoning effort of the side call; None asks for none.
+    """
+
+    pin_steps: int = 2
+    extract_step: int = 3
+    enforce_step: int = 8
+    bounce_budget: int = 1
+    side_effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """A policy and its figures.
 
@@ -249,6 +275,7 @@ class Options:
         lead: tokens before the threshold at which the model is reminded of its note; an eighth of a smaller window.
         fold: from where results are condensed, and what stays of them.
         tape: how completed turns are sealed.
+        stream: what a turn of the policy ``stream`` is told.
     """
 
     policy: Policy = "auto"
@@ -258,6 +285,7 @@ class Options:
     lead: int = 16_384
     fold: FoldOptions = FoldOptions()
     tape: TapeOptions = TapeOptions()
+    stream: StreamOptions = StreamOptions()
 
     def threshold(self, view: View) -> int | None:
         """Return the tokens from which the policy makes room, None when the window is unknown."""

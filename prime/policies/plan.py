@@ -2,12 +2,14 @@
 
 ``transcript`` leaves everything as it is. ``fold`` condenses results before they are sent for the first time. ``slice``
 folds, and seals completed turns when the next one begins. ``window`` folds, and switches the window when it is nearly
-full. ``auto`` does all three. A request that the provider refused for its size is made small under every policy.
+full. ``auto`` does all three. ``stream`` does what ``slice`` does, and tells a turn near its beginning what it rests
+on; while that turn runs nothing leaves. A request that the provider refused for its size is made small under every
+policy.
 """
 
 from __future__ import annotations
 
-from prime.policies import insertion, tape, window
+from prime.policies import insertion, stream, tape, window
 from prime.policies.base import Operation, Options, Originals, View
 from prime.policies.draft import Draft
 
@@ -17,12 +19,16 @@ def plan(options: Options, view: View, originals: Originals) -> tuple[Operation,
     draft = Draft(view)
     if options.policy != "transcript":
         insertion.fold_new(draft, view, originals, options)
-    if options.policy in ("slice", "auto") and view.first_step:
+    if options.policy in ("slice", "auto", "stream") and view.step == 1:
         tape.seal(draft, view, originals, options.tape)
+    if options.policy == "stream":
+        stream.state(draft, view, options.stream)
     if view.refused:
         window.recover(draft, view, originals, options)
         return tuple(draft.operations)
-    if view.asked:
+    if view.asked and options.policy == "stream":
+        window.keep(draft)
+    elif view.asked:
         window.renew(draft, view, originals)
     if options.policy in ("window", "auto"):
         _make_room(draft, view, originals, options)

@@ -1,6 +1,7 @@
 """The tape: completed turns are sealed into entries that are written once and never again.
 
-Only replies and results are sealed; what a person said and what the host said stays at its place. Everything up to the
+Only replies and results are sealed, and the constitution of a turn, which is over with it; what a person said and what
+else the host said stays at its place. Everything up to the
 newest entry is frozen, so a request begins with the bytes of the one before it, up to the first entry that is new.
 """
 
@@ -14,6 +15,7 @@ from prime.messages import Message, TextPart, text_of
 from prime.policies.base import Item, Originals, TapeOptions, View
 from prime.policies.draft import Draft
 from prime.policies.entry import Result, Said, SealedTurn, rendered
+from prime.side import CONSTITUTION
 from prime.surface import whole
 
 POLICY = "tape"
@@ -62,6 +64,8 @@ def _runs(items: Sequence[Item], before: int, options: TapeOptions) -> Iterator[
 def _sealable(item: Item, options: TapeOptions) -> bool:
     if isinstance(item.event, ev.UserSaid):
         return options.profile == "v3" and _text_only(item.event)
+    if isinstance(item.event, ev.NoticeGiven):
+        return item.event.about == CONSTITUTION
     return isinstance(item.event, ev.ModelReplied) or item.node.closes is not None
 
 
@@ -93,6 +97,8 @@ def _turn(items: Sequence[Item], originals: Originals) -> SealedTurn:
         event, step = item.event, item.step or 0
         if isinstance(event, ev.UserSaid):
             users.append(text_of(event.parts))
+        elif isinstance(event, ev.NoticeGiven):
+            continue  # request and reads, which the entry names, and rules that hold no more
         elif item.node.closes is not None:
             output = originals.output(item.origin)
             names = ", ".join(output.called) or "repl"

@@ -35,6 +35,7 @@ _NOTHING = (
     "Nothing could leave the window: what could be removed is no larger than the directory that would stand for it. "
     "Go on; the note is kept in any case."
 )
+_KEPT = "Nothing left the window: under this context policy a turn keeps its messages until it ends. Go on."
 
 
 def switch(draft: Draft, view: View, originals: Originals, retain: int) -> bool:
@@ -53,6 +54,11 @@ def renew(draft: Draft, view: View, originals: Originals) -> None:
     """Do what ``context.new()`` asked for: keep as little as possible, or say that nothing could leave."""
     if not switch(draft, view, originals, 0):
         draft.give(ev.NoticeGiven(about=KEPT, text=_NOTHING))
+
+
+def keep(draft: Draft) -> None:
+    """Say why nothing leaves although ``context.new()`` asked for it."""
+    draft.give(ev.NoticeGiven(about=KEPT, text=_KEPT))
 
 
 def recover(draft: Draft, view: View, originals: Originals, options: Options) -> None:

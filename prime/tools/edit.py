@@ -44,6 +44,7 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
             raise ToolFailed("many_matches", f"the text to replace occurs {where}; {wanted}")
         raw = replaced(file.raw, starts, len(piece), unix(new).replace("\n", file.newline))
         data = file.encode(raw, name)
+        workspace.permit(target, unix(raw))
         replace(target, data)
         workspace.saw(target, fingerprint(data))
     return Written(path=name, operation="update", diff=unified(text, unix(raw), name), replaced=len(starts))

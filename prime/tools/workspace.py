@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,13 @@ from prime.sandbox import OFF, Sandbox
 #: One lock per real path for the whole process, because several agents may work in one folder.
 _locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 _locks_guard = threading.Lock()
+
+#: Hears of a write, as (name of the file, new text), before it is made; raises :class:`ToolFailed` when it may not be.
+Permitted = Callable[[str, str], None]
+
+
+def _everything(name: str, text: str) -> None:
+    """Permit the write."""
 
 
 class Workspace:
@@ -32,10 +39,13 @@ class Workspace:
         cwd: str | os.PathLike[str],
         environment: Mapping[str, str] = MappingProxyType({}),
         sandbox: Sandbox = OFF,
+        *,
+        permitted: Permitted = _everything,
     ) -> None:
         self.cwd = Path(os.path.abspath(cwd))
         self.environment: Mapping[str, str] = MappingProxyType(dict(environment))
         self._sandbox = sandbox
+        self._permitted = permitted
         self._seen: dict[str, str] = {}
 
     def command(self, arguments: Sequence[str], folder: Path) -> list[str]:
@@ -87,6 +97,14 @@ class Workspace:
             raise ToolFailed("unread", f"{self.name(path)} exists and was not read yet; read it first")
         if seen != digest:
             raise ToolFailed("stale", f"{self.name(path)} changed since it was read; read it again")
+
+    def permit(self, path: Path, text: str) -> None:
+        """Check that the file may get this content. Every tool that writes files asks before it writes any of them.
+
+        Raises:
+            ToolFailed: it may not.
+        """
+        self._permitted(self.name(path), text)
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:

@@ -47,6 +47,7 @@ def write(workspace: Workspace, path: str, content: str) -> Written:
     with workspace.writing(target), failures(name):
         if not target.exists():
             data = content.encode()
+            workspace.permit(target, unix(content))
             replace(target, data)
             workspace.saw(target, fingerprint(data))
             return Written(path=name, operation="create", diff=unified("", content, name), replaced=0)
@@ -54,6 +55,7 @@ def write(workspace: Workspace, path: str, content: str) -> Written:
         old = decode(before, name)
         workspace.expect(target, fingerprint(before))
         data = old.encode(unix(content).removeprefix("\ufeff").replace("\n", old.newline), name)
+        workspace.permit(target, unix(content))
         replace(target, data)
         workspace.saw(target, fingerprint(data))
         diff = unified(unix(old.raw), unix(content), name)

@@ -301,6 +301,11 @@ def notice(event: Any) -> str | None:
             return f"job {event.job} ended ({event.reason}): {how}"
         case ev.SurfaceReplaced():
             return f"{len(event.sources)} entries left the window ({event.policy}); the log keeps them"
+        case ev.QueryAsked(about=about) if about is not None:
+            return f"the model is asked beside the conversation: {about}"
+        case ev.ContractBroken():
+            done = "the rule is suspended" if event.suspended else "the write was refused"
+            return f"{event.path} breaks rule {event.rule}: {event.found}; {done}"
         case ev.NotesWritten():
             return f"note {event.revision} written"
     return None
