@@ -57,6 +57,8 @@ class Agent:
         self._wake = asyncio.Event()
         self._cancel = asyncio.Event()
         self._idle = asyncio.Lock()
+        self._rest = asyncio.Event()
+        self._ended: ev.TurnEnded | None = None
         self._driver: asyncio.Task[None] | None = None
         self._unobserve: Callable[[], None] = lambda: None
 
@@ -155,6 +157,15 @@ class Agent:
         if self._idle.locked():
             self._cancel.set()
 
+    async def rest(self, answer: Answer) -> Answer:
+        """Wait until no turn runs and none is due, also of those that notices start. Return what came of all turns from
+        that of ``answer`` on: the last words, how the last one ended, and the usage of all."""
+        await self._rest.wait()
+        if self._ended is None or answer.turn == self._log.state.trace.turn:
+            return answer
+        begun = self._log.entries(types=("turn_started",))
+        return self._answer(next(entry.seq for entry in begun if entry.turn == answer.turn), self._ended)
+
     async def inspect(self) -> Inspection | None:
         """Return what goes on in the kernel, at any time and without disturbing it; None when there is none."""
         return await self._loop.cells.repl.inspect()
@@ -198,6 +209,7 @@ class Agent:
 
     def _hear(self, entry: ev.Entry) -> None:
         if isinstance(entry.event, ev.InputQueued):  # whoever said it
+            self._rest.clear()
             self._wake.set()
 
     def _check_running(self) -> None:
@@ -213,6 +225,7 @@ class Agent:
                     async with self._idle:
                         if self._log.state.inbox.wakes:  # while it waited the input may have been withdrawn
                             await self._turn()
+                self._rest.set()
         except asyncio.CancelledError:
             self._fail(self._waiting, PrimeError("the agent was closed"))
             raise
@@ -220,6 +233,8 @@ class Agent:
             # the brackets could not be closed: the log cannot be written, so nothing more can be run
             _logger.exception("the agent of session %s has stopped", self.session)
             self._fail(self._waiting, error)
+        finally:
+            self._rest.set()
 
     def _fail(self, input_ids: Iterable[str], error: Exception) -> bool:
         failed = [answer for each in input_ids if (answer := self._waiting.get(each)) and not answer.done()]
@@ -238,6 +253,7 @@ class Agent:
             if not self._fail(self._claimed(start), error):
                 _logger.exception("a turn of session %s failed", self.session)
             return
+        self._ended = ended
         answer = self._answer(start, ended)
         for input_id in self._claimed(start):
             waiting = self._waiting.get(input_id)

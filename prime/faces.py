@@ -122,6 +122,10 @@ class Agent:
         """See :meth:`prime.agent.Agent.stream`."""
         return self._core.stream(text, images)
 
+    async def rest(self, answer: Answer) -> Answer:
+        """See :meth:`prime.agent.Agent.rest`."""
+        return await self._core.rest(answer)
+
     async def inspect(self) -> Inspection | None:
         """See :meth:`prime.agent.Agent.inspect`."""
         return await self._core.inspect()

@@ -156,6 +156,7 @@ def test_lines_that_begin_with_a_slash(home: Path, chat: Chat) -> None:
         ("/cell number = 7", r"\[set number · \d+ ms\]"),
         ("/names", "number: int"),
         ("/notes", "no note yet"),
+        ("/jobs", "none runs"),
         ("/usage", "nothing yet"),
         ("/sessions", r"\* \d{8}-"),
         ("/export out.md", "written to out.md"),

@@ -366,3 +366,30 @@ def test_a_reader_that_goes_away_is_no_error(home: Path) -> None:
 
 def test_version(home: Path) -> None:
     assert prime(home, "--version").stdout.startswith("prime-repl 0.")
+
+
+def test_a_run_goes_on_while_jobs_wake_it_and_asks_about_those_that_still_run(home: Path) -> None:
+    start = 'await jobs.start("while [ ! -e go ]; do sleep 0.05; done; echo built", name="build")'
+    model = script(
+        home,
+        {"code": f"{start}\nawait jobs.start('sleep 1000', name='server')"},
+        {"text": "Both run."},
+        {"code": "open('go', 'w').close()\nawait jobs.output(1, wait_s=30)", "expect": "ends with your next answer"},
+        {"text": "It is built.", "expect": "built"},
+    )
+    ran = prime(home, "run", "Build it", "-m", model)
+    assert (ran.returncode, ran.stdout) == (0, "It is built.\n")
+    assert "[ended with the run: job 2 (server)]" in ran.stderr
+    shown = prime(home, "sessions", "show", "last").stdout
+    for line in ("job 1 (build) started: while", "job 1 ended (exited): exit code 0", "job 2 ended (closed): ended by"):
+        assert line in " ".join(shown.split())
+
+
+def test_a_run_answers_after_the_last_turn_that_a_job_has_started(home: Path) -> None:
+    model = script(
+        home,
+        {"code": "await jobs.start('sleep 0.5')"},
+        {"text": "It runs.", "delay_s": 1.5},
+        {"text": "It ended.", "expect": "job 1 has ended: exit code 0"},
+    )
+    assert prime(home, "run", "Go", "-m", model).stdout == "It ended.\n"

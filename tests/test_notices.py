@@ -128,3 +128,17 @@ async def test_views_show_a_woken_turn(home: Path) -> None:
         seen = transcript(stage.log.entries())
         assert seen.title == "go"
         assert "the job build ended" in markdown(seen)
+
+
+async def test_who_waits_for_rest_gets_the_last_words_and_the_usage_of_all_turns(home: Path) -> None:
+    usage = {"input": 10, "output": 1}
+    replies = [{"text": "a", "usage": usage, "delay_s": 0.05}, {"text": "b", "usage": usage}]
+    async with scripted(replies, home=home) as stage:
+        asking = asyncio.create_task(stage.agent.ask("go"))
+        await happened(stage.log, "step_started")
+        stage.agent.notify("news", source="jobs.1")
+        first = await asking
+        answer = await stage.agent.rest(first)
+        assert (first.text, first.usage.input) == ("a", 10)
+        assert (answer.text, answer.turn, answer.usage.input) == ("b", 2, 20)
+        assert await stage.agent.rest(answer) == answer

@@ -52,6 +52,8 @@ async def chat(config: Config, cwd: Path | None, session: str | None) -> int:
                     leaving = await Conversation(config, agent, prompt, person).run()
                 finally:
                     stop()
+                if left := agent.state.running.alive:
+                    console.print(terminal.note(f"ended with the session: {', '.join(job.label for job in left)}"))
             if leaving == "quit":
                 console.print(terminal.note(f"prime-repl chat --session {agent.session} goes on here"))
                 return 0
@@ -146,6 +148,14 @@ class Conversation:
         for line in inspections.lines(inspection):
             self._say(line)
 
+    def jobs(self, rest: str) -> None:
+        """List the jobs that run."""
+        alive = self._agent.state.running.alive
+        for job in alive:
+            self._say(f"{job.label}: {one_line(job.started.command)}")
+        if not alive:
+            self._say("none runs")
+
     def notes(self, rest: str) -> None:
         """Print the agent's note."""
         note = self._agent.state.notes
@@ -226,6 +236,7 @@ COMMANDS = {
     "/help": Command("", "this list", Conversation.help),
     "/cell": Command("CODE", "run a cell in the agent's kernel; !CODE is the same", Conversation.cell),
     "/names": Command("", "names alive in the kernel, with sizes, and where the cell is", Conversation.names),
+    "/jobs": Command("", "the jobs that run; they end with the session", Conversation.jobs),
     "/notes": Command("", "the agent's note", Conversation.notes),
     "/usage": Command("", "tokens and price so far", Conversation.usage),
     "/sessions": Command("", "the newest sessions", Conversation.sessions),

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from prime import app, models, pricing
 from prime import events as ev
-from prime.agent import Answer
+from prime.agent import Agent, Answer
 from prime.cli.approvals import Lines
 from prime.cli.images import keep
 from prime.config import Config
@@ -30,6 +30,11 @@ from prime.views.transcript import Image, image_name
 #: Exit code by how the turn ended; every other reason is a limit.
 _CODES = {"completed": 0, "error": 1, "cancelled": 130, "interrupted": 130}
 _LIMIT = 3
+#: What the model is told when it gives its answer while jobs run.
+_LEFT = (
+    "This session ends with your next answer, and what still runs is ended with it. If the result depends on it, wait "
+    "for it (`wait_s=...`); end what is not needed. Then give your whole answer once more: only the last one is kept."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +68,28 @@ async def work(config: Config, provider: Provider, job: Job, images: tuple[Image
         watch = _printer(job.output) if job.output else progress(console, config, agent.session).take
         stop = agent.observe(watch)
         try:
-            answer = await agent.ask(job.task, images)
+            answer = await _answered(agent, job.task, images)
         finally:
             stop()
+        left = [each.label for each in agent.state.running.alive]
     if job.output is None:
+        if left:
+            console.print(terminal.note(f"ended with the run: {', '.join(left)}", "yellow"))
         console.print(terminal.note(_spent(answer)))
         # a person who saw the words arrive does not want them twice
         if answer.text and not (console.is_terminal and sys.stdout.isatty()):
             print(answer.text)
     return _CODES.get(answer.reason, _LIMIT)
+
+
+async def _answered(agent: Agent, task: str, images: tuple[ImagePart, ...]) -> Answer:
+    """Return the last answer to a task, after the turns that the ends of jobs have started. Of jobs that still run then
+    the model decides, once: nobody knows better which of them would never end."""
+    answer = await agent.rest(await agent.ask(task, images))
+    if answer.reason == "completed" and (lines := list(agent.state.running.lines())):
+        agent.notify("\n".join((_LEFT, *lines)), source="run")
+        answer = await agent.rest(answer)
+    return answer
 
 
 def progress(console: Console, config: Config, session: str) -> Progress:
