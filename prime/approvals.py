@@ -7,11 +7,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from prime.errors import ToolFailed
 from prime.gate import DEFAULT, OPEN, Act, Decision, Rules, decide
 from prime.tools.base import Tool
+from prime.tools.network import host_of
 from prime.tools.workspace import Workspace
 
 #: Names of arguments, of whatever tool, that say what it touches, runs and asks.
@@ -104,7 +104,7 @@ def _act(tool: Tool, arguments: Mapping[str, Any], workspace: Workspace) -> Act:
         cwd=str(workspace.cwd),
         paths=tuple(name for path in paths for name in _names(path, workspace)),
         commands=tuple(_texts(arguments, _COMMANDS)),
-        hosts=tuple(map(_host, _texts(arguments, _HOSTS))),
+        hosts=tuple(map(host_of, _texts(arguments, _HOSTS))),
     )
 
 
@@ -123,10 +123,3 @@ def _names(path: str, workspace: Workspace) -> Iterator[str]:
     real = os.path.realpath(called) if "\0" not in called else called
     if real != called:
         yield real
-
-
-def _host(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError:
-        return ""  # the tool says what is wrong with it; until then no rule allows it by name

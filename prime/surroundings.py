@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import prime_kernel
@@ -16,13 +17,14 @@ from prime import guest
 from prime.bubblewrap import Wanted, bubblewrapped
 from prime.config import Config
 from prime.errors import ConfigError
-from prime.gate import Rules
+from prime.gate import Rules, host_rule
 from prime.reaper import Mark, guarding
 from prime.repl.live import LIBRARY
 from prime.repl.pool import Pool
 from prime.repl.process import Launch
 from prime.repl.template import Template
 from prime.sandbox import OFF, Sandbox
+from prime.tools.fetch import fetch
 from prime.tools.workspace import Permitted, Workspace
 
 
@@ -58,7 +60,9 @@ async def surroundings(
         limited = guest.limited(environment, config.memory_limit_bytes)
         launch = Launch(_python(config), folder, limited, sandbox=sandbox)
         rules = Rules(config.gate, config.gate_default, sandbox.network)
-        yield Surroundings(rules, Workspace(folder, environment, sandbox, permitted=permitted), launch, pool)
+        reach = partial(host_rule, rules, fetch.target)
+        workspace = Workspace(folder, environment, sandbox, reach=reach, permitted=permitted)
+        yield Surroundings(rules, workspace, launch, pool)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 
 from prime.errors import ToolFailed
+from prime.gate import Rules, host_rule, parsed
 from prime.tools.fetch import BODY_LIMIT, fetch
 from prime.tools.workspace import Workspace
 
@@ -109,8 +110,14 @@ async def site() -> AsyncIterator[str]:
         yield address
 
 
-async def get(url: str, **arguments: Any) -> Any:
-    value = await fetch.run(Workspace("."), {"url": url, **arguments})
+def workspace(*lines: str) -> Workspace:
+    """A workspace with rules about hosts, by default one that lets this machine be reached."""
+    rules = Rules(tuple(map(parsed, lines or ("allow tools.fetch host=127.0.0.1",))))
+    return Workspace(".", reach=lambda host: host_rule(rules, "tools.fetch", host))
+
+
+async def get(url: str, *lines: str, **arguments: Any) -> Any:
+    value = await fetch.run(workspace(*lines), {"url": url, **arguments})
     assert fetch.canonical(value) == value
     full = fetch.validate({"url": url, **arguments})
     assert fetch.for_model(full, value)
@@ -118,9 +125,9 @@ async def get(url: str, **arguments: Any) -> Any:
     return value
 
 
-async def refusal(url: str, **arguments: Any) -> tuple[str, str]:
+async def refusal(url: str, *lines: str, **arguments: Any) -> tuple[str, str]:
     with pytest.raises(ToolFailed) as caught:
-        await fetch.run(Workspace("."), {"url": url, **arguments})
+        await fetch.run(workspace(*lines), {"url": url, **arguments})
     assert "\n" not in str(caught.value)
     return caught.value.code, str(caught.value)
 

@@ -16,8 +16,10 @@ from pydantic import Field
 from prime.errors import ToolFailed
 from prime.messages import Frozen
 from prime.tools.base import tool
+from prime.tools.network import CheckedTransport, host_of
 from prime.tools.text import guess, is_binary, mark_of
 from prime.tools.threads import in_thread
+from prime.tools.workspace import Workspace
 
 #: Bytes of a body, decompressed; the rest is not fetched.
 BODY_LIMIT = 4 * 1024 * 1024
@@ -65,17 +67,26 @@ def _for_human(arguments: dict[str, Any], value: Any) -> str:
 
 
 @tool(parallel=True, effects=False, for_model=_for_model, for_human=_for_human)
-async def fetch(url: str, timeout_s: Annotated[float, Field(gt=0, le=600)] = 30, raw: bool = False) -> Fetched:
+async def fetch(
+    workspace: Workspace, url: str, timeout_s: Annotated[float, Field(gt=0, le=600)] = 30, raw: bool = False
+) -> Fetched:
     """Get a page or file over http or https.
 
     HTML comes as Markdown with absolute links, or as it is with raw=True. An error status is a value, not an error. At
     most 4 MiB are read.
     """
+    transport = CheckedTransport(url, workspace.reach, _trust())
     try:
+        if httpx.URL(url).host.rstrip(".") != host_of(url):  # rules were held against that one
+            raise httpx.InvalidURL("its host can be read in two ways")
         async with (
             asyncio.timeout(timeout_s),  # httpx bounds each read only, and a server may trickle
             httpx.AsyncClient(
-                headers=_HEADERS, follow_redirects=True, max_redirects=MAX_REDIRECTS, timeout=None, verify=_trust()
+                headers=_HEADERS,
+                follow_redirects=True,
+                max_redirects=MAX_REDIRECTS,
+                timeout=None,
+                transport=transport,
             ) as client,
             client.stream("GET", url) as response,
         ):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from prime.errors import ToolFailed
+from prime.gate import Rule
 from prime.sandbox import OFF, Sandbox
 
 #: One lock per real path for the whole process, because several agents may work in one folder.
@@ -32,6 +33,7 @@ class Workspace:
     Attributes:
         cwd: the folder that relative paths start from, absolute.
         environment: the whole environment of commands; the host decides what is in it, nothing is added from its own.
+        reach: gives the rule about a host of the network, None when there is none.
     """
 
     def __init__(
@@ -40,10 +42,12 @@ class Workspace:
         environment: Mapping[str, str] = MappingProxyType({}),
         sandbox: Sandbox = OFF,
         *,
+        reach: Callable[[str], Rule | None] = lambda host: None,
         permitted: Permitted = _everything,
     ) -> None:
         self.cwd = Path(os.path.abspath(cwd))
         self.environment: Mapping[str, str] = MappingProxyType(dict(environment))
+        self.reach = reach
         self._sandbox = sandbox
         self._permitted = permitted
         self._seen: dict[str, str] = {}
