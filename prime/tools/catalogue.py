@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from prime_kernel.wire import Binding
 
 from prime.errors import ConfigError, ToolFailed
+from prime.tools.apply_patch import apply_patch
 from prime.tools.base import Tool
 from prime.tools.bash import bash
 from prime.tools.edit import edit
@@ -19,6 +20,7 @@ from prime.tools.signature import nearest
 from prime.tools.write import write
 
 BUILTIN: tuple[Tool, ...] = (
+    apply_patch,
     bash,
     edit,
     fetch,

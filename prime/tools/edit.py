@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-
 from prime.errors import ToolFailed
 from prime.tools.base import tool
 from prime.tools.files import existing_file, failures, replace, unified
-from prime.tools.text import decode, occurrences, replaced, unix
+from prime.tools.text import decode, occurrences, replaced, unix, whereabouts
 from prime.tools.workspace import Workspace, fingerprint
 from prime.tools.write import Written, for_human, for_model
-
-#: Lines among which the nearest to a missing text is looked for.
-_SEARCHED = 20_000
 
 
 @tool(for_model=for_model, for_human=for_human)
@@ -36,7 +31,7 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
         # where two places overlap, it would be a guess which of them is meant
         starts = occurrences(text, piece, overlapping=not replace_all)
         if not starts:
-            raise ToolFailed("no_match", f"the text to replace does not occur in {name}{_nearest(text, old)}")
+            raise ToolFailed("no_match", f"the text to replace does not occur in {name}{whereabouts(text, old)}")
         if len(starts) > 1 and not replace_all:
             lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts[:10])
             wanted = "take in more lines around it to make it unique, or pass replace_all=True"
@@ -48,19 +43,3 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
         replace(target, data)
         workspace.saw(target, fingerprint(data))
     return Written(path=name, operation="update", diff=unified(text, unix(raw), name), replaced=len(starts))
-
-
-def _nearest(text: str, old: str) -> str:
-    """Return where the first telling line of ``old`` has its nearest relative, in words."""
-    wanted = next((line for line in unix(old).split("\n") if line.strip()), "")
-    lines = text.split("\n")[:_SEARCHED]
-    if wanted in lines:
-        return f"; its first line is line {lines.index(wanted) + 1}, what follows differs"
-    stripped = [line.strip() for line in lines]
-    if wanted.strip() in stripped and wanted.strip():
-        return f"; line {stripped.index(wanted.strip()) + 1} differs from it in white space only"
-    close = difflib.get_close_matches(wanted.strip(), set(stripped), n=1)
-    if not close:
-        return "; read the file again"
-    number = stripped.index(close[0]) + 1
-    return f"; the nearest is line {number}: {lines[number - 1].strip()!r:.120}"

@@ -99,8 +99,24 @@ def replace(path: Path, data: bytes) -> None:
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    old = target.stat() if target.exists() else None
-    draft = target.parent / f".{secrets.token_hex(8)}.tmp"
+    draft = stage(target, data, like=target)
+    try:
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def stage(target: Path, data: bytes, *, like: Path) -> Path:
+    """Write ``data`` to the disk under another name beside ``target``, and return that; it is for renaming.
+
+    It has the permissions of the file ``like`` and, where allowed, its owner, if there is such a file.
+
+    Raises:
+        OSError: it could not be written; nothing is left of it.
+    """
+    old = like.stat() if like.exists() else None
+    draft = beside(target)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with open(descriptor, "wb") as file:
@@ -111,10 +127,15 @@ def replace(path: Path, data: bytes) -> None:
                 with contextlib.suppress(PermissionError):  # only a privileged user can keep another's ownership
                     os.fchown(file.fileno(), old.st_uid, old.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-        draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    return draft
+
+
+def beside(target: Path) -> Path:
+    """Return a free hidden name in the folder of ``target``."""
+    return target.parent / f".{secrets.token_hex(8)}.tmp"
 
 
 def unified(before: str, after: str, name: str) -> str:

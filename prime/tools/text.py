@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ _MARKS = (
 _SAMPLE = 256 * 1024
 #: Bytes at the start of a file in which a NUL means that it is not text.
 _HEAD = 64 * 1024
+#: Lines among which the nearest to a missing text is looked for.
+_SEARCHED = 20_000
 
 
 @dataclass(frozen=True)
@@ -129,3 +132,19 @@ def replaced(raw: str, starts: Sequence[int], length: int, new: str) -> str:
         pieces += [raw[end : start + bisect_left(taken, start)], new]
         end = start + length + bisect_left(taken, start + length)
     return "".join([*pieces, raw[end:]])
+
+
+def whereabouts(text: str, old: str) -> str:
+    """Return in words where ``text``, which does not have ``old``, has the nearest to its first telling line."""
+    wanted = next((line for line in unix(old).split("\n") if line.strip()), "")
+    lines = text.split("\n")[:_SEARCHED]
+    if wanted in lines:
+        return f"; its first line is line {lines.index(wanted) + 1}, what follows differs"
+    stripped = [line.strip() for line in lines]
+    if wanted.strip() in stripped and wanted.strip():
+        return f"; line {stripped.index(wanted.strip()) + 1} differs from it in white space only"
+    close = difflib.get_close_matches(wanted.strip(), set(stripped), n=1)
+    if not close:
+        return "; read the file again"
+    number = stripped.index(close[0]) + 1
+    return f"; the nearest is line {number}: {lines[number - 1].strip()!r:.120}"
