@@ -213,6 +213,7 @@ async def test_a_turn_can_be_cancelled_during_the_side_call(spec: Path) -> None:
         assert (await turn).reason == "cancelled"
         (ended,) = of(stage.log, "query_ended")
         assert ended.error.code == "cancelled"
+        assert len(of(stage.log, "step_started")) == 2  # the third would be for nobody
         assert notices(stage.log, CONSTITUTION) == []
         model.cells, model.rules = ["1", "2"], ENTRY
         assert (await stage.agent.ask("go on")).text == "done"
@@ -253,9 +254,11 @@ async def test_a_process_killed_after_the_answer_neither_asks_again_nor_loses_it
 
 
 async def test_a_new_window_is_not_had_while_the_turn_runs(spec: Path) -> None:
-    stage = await run(spec, Model(["read spec.md", "new", "1", "2"]))
+    (spec / "code.py").write_text("def f(x):\n    return x + 1\n" * 400)  # more than a directory of it
+    stage = await run(spec, Model(["read code.py", "new", "1", "2"]))
     assert len(notices_of(spec, stage, KEPT)) == 1
-    assert not any(isinstance(entry.event, ev.SurfaceReplaced) for entry in entries(spec, stage))
+    made = [entry.event for entry in entries(spec, stage) if isinstance(entry.event, ev.SurfaceReplaced)]
+    assert [event.policy for event in made] == ["fold"]
 
 
 async def test_a_request_too_large_for_the_provider_is_still_made_small(spec: Path) -> None:
@@ -350,9 +353,10 @@ async def test_the_budget_is_a_setting(spec: Path) -> None:
 
 async def test_rules_end_with_their_turn(spec: Path) -> None:
     model = Model(QUIET, checked("must_contain", text="Number:"))
-    async with scripted(model.provider, play, home=spec, options=STREAM) as stage:
+    options = Options(policy="stream", stream=StreamOptions(enforce_step=1))
+    async with scripted(model.provider, play, home=spec, options=options) as stage:
         await stage.agent.ask("write the reports")
-        model.cells, model.rules = [*["1"] * 7, "write a.md nothing"], "..."
+        model.cells = ["write a.md nothing"]
         await stage.agent.ask("and now something else")
         assert (spec / "a.md").exists()
 
