@@ -29,7 +29,7 @@ from bench import scenarios as many
 from bench import scenarios_chain as chain
 from bench.oracle import Oracle, Scenario, check_leaks
 from bench.report import document, write
-from prime.ledger import SHEETS
+from prime.pricing import SHEETS
 
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "z0": many.z0,
@@ -46,6 +46,8 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "n3": many.n3,
     "x1": many.x1,
 }
+#: Names of the sheets that sessions are priced by.
+COMPARED = ("flash", "pro", "no_cache")
 #: Arm -> settings that differ from the defaults.
 ARMS: dict[str, dict[str, Any]] = {
     "transcript": {"context_policy": "transcript"},
@@ -152,7 +154,7 @@ def _row(scenario: Scenario, arm: str, oracle: Oracle, wrong: list[str]) -> Row:
         hit_tokens=total.hit,
         miss_tokens=total.miss,
         output_tokens=total.output,
-        price={sheet.name: round(total.price(sheet), 6) for sheet in SHEETS},
+        price={sheet.name: round(total.price(sheet), 6) for sheet in map(SHEETS.__getitem__, COMPARED)},
         divergence={"requests": len(rewritten), "tokens": sum(rewritten)},
         detail="; ".join(wrong),
         void="no compaction took place" if arm == "compaction" and not oracle.compactions else "",

@@ -11,7 +11,6 @@ from decimal import Decimal
 from types import TracebackType
 
 from prime import events as ev
-from prime import pricing
 from prime.errors import PrimeError
 from prime.loop import Loop
 from prime.messages import Delta, ImagePart, ShownPart, TextPart, Usage, text_of
@@ -276,6 +275,6 @@ class Agent:
             detail=ended.detail,
             turn=self._log.state.trace.turn,
             usage=usage,
-            cost=pricing.cost(self._loop.provider.model, usage),
+            cost=self._loop.cells.limits.prices.cost(self._loop.provider.model, usage),
             session=self._log.session,
         )

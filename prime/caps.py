@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from prime import events as ev
 from prime.config import Config
+from prime.pricing import PUBLISHED, Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Limits:
         max_cost: US dollars of a session, checked between steps; needs a model with a known price.
         cell_timeout_s: seconds that one cell may run.
         visible_output_bytes: bytes of a cell's output that the model sees.
+        prices: what counts for ``max_cost``.
     """
 
     max_steps: int = 50
@@ -28,6 +30,7 @@ class Limits:
     max_cost: float | None = None
     cell_timeout_s: float = 600.0
     visible_output_bytes: int = 12_000
+    prices: Prices = PUBLISHED
 
 
 def limits(config: Config) -> Limits:
@@ -38,6 +41,7 @@ def limits(config: Config) -> Limits:
         max_cost=config.budget,
         cell_timeout_s=config.cell_timeout_s,
         visible_output_bytes=config.visible_output_bytes,
+        prices=Prices(config.prices),
     )
 
 

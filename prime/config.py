@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from prime import guest
 from prime.errors import ConfigError
 from prime.gate import Effect, Rule, narrowing, parsed, stricter
+from prime.pricing import Price
 from prime.sandbox import Level
 
 PREFIX = "PRIME_REPL_"
@@ -147,6 +148,7 @@ class Config(BaseModel):
         sandbox_read: files and folders that a ``full`` sandbox shows besides, such as ``~/.gitconfig``.
         sandbox_write: those that it lets change besides.
         pass_environment: further variables that the kernel and its commands get.
+        prices: of models in US dollars for a million tokens, by full name or a pattern; see ``docs/cost.md``.
         keys: provider keys by variable name.
         guest_environment: the environment of the kernel and its commands.
     """
@@ -199,6 +201,7 @@ class Config(BaseModel):
     sandbox_read: Paths = ()
     sandbox_write: Paths = ()
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    prices: Annotated[Mapping[str, Price], AfterValidator(MappingProxyType)] = Field(default_factory=_no_variables)
     keys: Variables = Field(default_factory=_no_variables, repr=False)
     guest_environment: Variables = Field(default_factory=_no_variables, repr=False)
 
@@ -238,7 +241,12 @@ def _checked(settings: Mapping[str, Any], where: Callable[[str], str] = str) -> 
         return Config.model_validate(settings)
     except ValidationError as error:
         found = error.errors()[0]
-        raise ConfigError(f"{where(str(found['loc'][0]))}={found['input']!r}: {found['msg'].lower()}") from None
+        name, *inside = map(str, found["loc"])
+        if found["type"] == "extra_forbidden" and inside:
+            near = _nearest(inside[-1], tuple(Price.model_fields))
+            raise ConfigError(f"{where(name)}: {inside[0]}: there is no {inside[-1]!r}{near}") from None
+        place = "".join(f": {each}" for each in inside)
+        raise ConfigError(f"{where(name)}{place}={found['input']!r}: {found['msg'].lower()}") from None
 
 
 def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:

@@ -17,30 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from prime.messages import CallPart, Header, ImagePart, Message, Reply, Request, thaw
+from prime.messages import CallPart, Header, ImagePart, Message, Reply, Request, Usage, thaw
+from prime.pricing import Sheet
 from prime.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, estimate
 
 #: Tokens of a block of a provider's cache.
 BLOCK = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """Prices in US dollars for a million tokens."""
-
-    name: str
-    miss: float
-    hit: float
-    output: float
-
-
-#: Sheets to compare by: a small and a large model of a provider with a cache (DeepSeek's chat models, 2026-08-16, off
-#: peak), and the small one without the discount.
-SHEETS = (
-    Sheet("flash", 0.22, 0.007, 0.66),
-    Sheet("pro", 0.66, 0.022, 1.98),
-    Sheet("no_cache", 0.22, 0.22, 0.66),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +60,7 @@ class Total:
 
     def price(self, sheet: Sheet) -> float:
         """Return US dollars."""
-        return (self.miss * sheet.miss + self.hit * sheet.hit + self.output * sheet.output) / 1_000_000
+        return float(sheet.cost(Usage(input=self.miss, cache_read=self.hit, output=self.output)))
 
 
 class _Piece(NamedTuple):

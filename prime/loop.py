@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import json
 from dataclasses import dataclass
+from decimal import Decimal
 
-from prime import caps, pricing, prompt
+from prime import caps, prompt
 from prime import events as ev
 from prime.cell import Cells
 from prime.context import Context
@@ -60,7 +61,7 @@ class Loop:
         while True:
             if cancel.is_set():
                 return _CANCELLED
-            verdict = caps.check(self._entries(start), self.cells.limits, pricing.total(self.log.state.usage))
+            verdict = caps.check(self._entries(start), self.cells.limits, self._spent())
             if isinstance(verdict, caps.Stop):
                 return verdict
             if verdict is not None:
@@ -173,6 +174,9 @@ class Loop:
         for item in self.log.state.inbox.due(opening=opening):
             claims += (ev.InputClaimed(input_id=item.input_id), words(item))
         return claims
+
+    def _spent(self) -> Decimal | None:
+        return self.cells.limits.prices.total(self.log.state.usage)
 
     def _entries(self, start: int) -> list[ev.Entry]:
         return list(self.log.entries(start, types=caps.TYPES))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from prime import guest
 from prime.config import KEY_VARIABLES, PROJECT_FILE, SETTINGS, Config, load
 from prime.errors import ConfigError
+from prime.messages import Usage
 
 
 @pytest.fixture
@@ -221,3 +224,27 @@ def test_models_have_shares_of_their_own(user: Path, project: Path) -> None:
         load(project.parent, environment={"PRIME_REPL_CONTEXT_PRESSURE_OF": "a/b"})
     project.write_text("context_pressure = 0.9")
     assert load(project.parent, environment={}).context_pressure == 0.8  # a project may only lower it
+
+
+def test_prices_of_ones_own_are_the_users_alone(user: Path, project: Path) -> None:
+    user.write_text('[prices."compatible/mine"]\ninput = 0.1\ncached_input = 0.01\noutput = 0.4\n')
+    (price,) = load(project.parent, environment={}).prices.values()
+    assert price.cost(Usage(input=1_000_000, cache_read=1_000_000, output=1_000_000)) == Decimal("0.51")
+    project.write_text("[prices.x]\ninput = 0\noutput = 0\n")
+    with pytest.raises(ConfigError, match="a project may not set 'prices'"):
+        load(project.parent, environment={})
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("input = 1\noutput = 1\nzzz = 1", "prices: m: there is no 'zzz'; there are input, cached_input,"),
+        ("input = 1\noutput = 1\ncached_inptu = 1", "did you mean 'cached_input'"),
+        ("input = -1\noutput = 1", "prices: m: input=-1: input should be greater than or equal to 0"),
+        ("input = 1", "prices: m: output={'input': 1}: field required"),
+    ],
+)
+def test_a_wrong_price_says_which_and_what_there_is(table: str, says: str, user: Path, project: Path) -> None:
+    user.write_text(f"[prices.m]\n{table}\n")
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(project.parent, environment={})

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prime.ledger import BLOCK, SHEETS, Ledger, Total
+from prime.ledger import BLOCK, Ledger, Total
 from prime.messages import CallPart, Header, ImagePart, Message, Reply, Request, TextPart, ToolSpec, thaw
+from prime.pricing import SHEETS
 from prime.tokens import estimate, estimate_message
 
 TOOL = ToolSpec(name="repl", description="", parameters={})
@@ -40,7 +41,7 @@ def request(*messages: Message, header: Header = HEADER) -> Request:
 )
 def test_prices_are_those_of_published_ledgers(miss: int, hit: int, output: int, price: float) -> None:
     found = Total(requests=1, prompt=miss + hit, hit=hit, miss=miss, output=output, peak=0)
-    assert round(found.price(SHEETS[0]), 4) == price
+    assert round(found.price(SHEETS["flash"]), 4) == price
 
 
 def test_the_first_request_is_cold_and_the_next_finds_the_reply_too() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from prime import caps, pricing
+from prime import caps
 from prime.errors import ProviderError, ToolFailed
 from prime.log import Log
 from prime.messages import Frozen, Header, Parameters, Reply, text_of
@@ -123,7 +123,7 @@ class Queries:
         if self._provider is None:
             raise ToolFailed("no_model", "this session runs cells without a model; start it with --model")
         self._check_size("system", system or "")
-        if stop := caps.overspent(self._limits, pricing.total(self._log.state.usage)):
+        if stop := caps.overspent(self._limits, self._limits.prices.total(self._log.state.usage)):
             raise ToolFailed(stop.reason, stop.detail)
         parameters = self._parameters.model_copy(update={"max_tokens": min(max_tokens, MAX_TOKENS)})
         header = Header(model=self._provider.model, system=system or "", tools=(), parameters=parameters)

@@ -16,7 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.text import Text
 
-from prime import app, models, pricing
+from prime import app, models
 from prime import events as ev
 from prime.agent import Agent
 from prime.cli import inspections, recorded
@@ -26,6 +26,7 @@ from prime.config import Config
 from prime.errors import PrimeError
 from prime.log import read
 from prime.messages import Delta
+from prime.pricing import Prices, shown
 from prime.screen import collapsed
 from prime.sessions import Sessions
 from prime.views import terminal
@@ -172,7 +173,7 @@ class Conversation:
     def usage(self, rest: str) -> None:
         """Say what the session cost so far."""
         for model, used in self._agent.state.usage.items():
-            price = pricing.shown(pricing.cost(model, used))
+            price = shown(Prices(self._config.prices).cost(model, used))
             self._say(f"{model}: {used.prompt:,} tokens in, {used.output:,} out, price {price}")
         if not self._agent.state.usage:
             self._say("nothing yet")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from prime import app, models, pricing
+from prime import app, models
 from prime import events as ev
 from prime.agent import Agent, Answer
 from prime.cli.approvals import Lines
@@ -21,6 +21,7 @@ from prime.cli.images import keep
 from prime.config import Config
 from prime.errors import ConfigError
 from prime.messages import Delta, ImagePart
+from prime.pricing import shown
 from prime.providers.base import Provider
 from prime.sessions import Sessions
 from prime.views import jsonl, terminal
@@ -110,10 +111,7 @@ def _printer(output: Literal["json", "deltas"]) -> Callable[[ev.Entry | Delta], 
 
 def _spent(answer: Answer) -> str:
     usage = answer.usage
-    return (
-        f"session {answer.session} · {usage.prompt:,} tokens in, {usage.output:,} out · "
-        f"price {pricing.shown(answer.cost)}"
-    )
+    return f"session {answer.session} · {usage.prompt:,} tokens in, {usage.output:,} out · price {shown(answer.cost)}"
 
 
 def _image(path: Path) -> ImagePart:

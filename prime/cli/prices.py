@@ -10,14 +10,15 @@ from typing import cast, get_args
 
 import typer
 
-from prime import app, pricing
+from prime import app
 from prime.cli.recorded import print_table
 from prime.config import load
 from prime.errors import LogError
-from prime.ledger import SHEETS, Total
+from prime.ledger import Total
 from prime.log import read
 from prime.messages import Usage
 from prime.policies.base import Policy
+from prime.pricing import SHEETS, Prices, Sheet
 from prime.providers.windows import context_window
 from prime.replayed import recorded, replay
 from prime.sessions import Sessions
@@ -37,9 +38,9 @@ def show(name: str, policies: Sequence[str], sheet: str | None, window: int | No
     """
     for policy in policies:
         _check("policy", policy, get_args(Policy))
-    if sheet is not None:
-        _check("sheet", sheet, [each.name for each in SHEETS])
+    check_sheet(sheet)
     config = load(Path.cwd())
+    prices = Prices(config.prices) if sheet is None else SHEETS[sheet]
     sessions = Sessions(config.home)
     session = sessions.resolve(name)
     rows = []
@@ -50,11 +51,11 @@ def show(name: str, policies: Sequence[str], sheet: str | None, window: int | No
         model = headers[-1].model
         if window is None:
             window = context_window(*model.split("/", 1)) if "/" in model else None
-        rows.append(_row("recorded", recorded(store).total(), None, model, sheet))
+        rows.append(_row("recorded", recorded(store).total(), None, model, prices))
         for policy in policies:
             options = replace(app.options(config), policy=cast(Policy, policy))
             found = replay(store, options, window)
-            rows.append(_row(policy, found.ledger.total(), found.operations, model, sheet))
+            rows.append(_row(policy, found.ledger.total(), found.operations, model, prices))
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -62,17 +63,24 @@ def show(name: str, policies: Sequence[str], sheet: str | None, window: int | No
         _print(rows)
 
 
+def check_sheet(sheet: str | None) -> None:
+    """Refuse a sheet that there is not.
+
+    Raises:
+        BadParameter: there is no such sheet.
+    """
+    if sheet is not None:
+        _check("sheet", sheet, list(SHEETS))
+
+
 def _check(what: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise typer.BadParameter(f"there is no {what} {given!r}; there are {', '.join(known)}")
 
 
-def _row(policy: str, total: Total, operations: int | None, model: str, sheet: str | None) -> dict[str, object]:
-    if sheet is not None:
-        price: float | None = total.price(next(each for each in SHEETS if each.name == sheet))
-    else:
-        cost = pricing.cost(model, Usage(input=total.miss, cache_read=total.hit, output=total.output))
-        price = float(cost) if cost is not None else None
+def _row(policy: str, total: Total, operations: int | None, model: str, prices: Prices | Sheet) -> dict[str, object]:
+    usage = Usage(input=total.miss, cache_read=total.hit, output=total.output)
+    cost = prices.cost(model, usage) if isinstance(prices, Prices) else prices.cost(usage)
     return {
         "policy": policy,
         "requests": total.requests,
@@ -82,7 +90,7 @@ def _row(policy: str, total: Total, operations: int | None, model: str, sheet: s
         "miss": total.miss,
         "output": total.output,
         "operations": operations,
-        "price": price,
+        "price": float(cost) if cost is not None else None,
     }
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from prime import events as ev
-from prime import log, pricing
+from prime import log
 from prime import recoverable as recoverability
 from prime import verify as verification
 from prime.cli.images import keep
 from prime.config import load
 from prime.errors import LogError, PrimeError
+from prime.pricing import Prices, shown
 from prime.sessions import Sessions
 from prime.views import jsonl, markdown, summary
 from prime.views.transcript import Transcript, transcript
@@ -34,7 +35,7 @@ def table(*, as_json: bool) -> None:
             f"{row.started.astimezone():%m-%d %H:%M}",
             str(row.turns),
             str(row.cells),
-            pricing.shown(row.price),
+            shown(row.price),
             row.title,
         )
         for row in found
@@ -68,9 +69,9 @@ def show(name: str, *, as_json: bool) -> None:
             return
         whole = transcript(log.read(store))
     if sys.stdout.isatty():
-        terminal.console().print(terminal.document(whole))
+        terminal.console().print(terminal.document(whole, prices=_prices()))
     else:
-        print(markdown.markdown(whole), end="")
+        print(markdown.markdown(whole, prices=_prices()), end="")
 
 
 def export(name: str, to: str, output: Path | None) -> None:
@@ -162,12 +163,17 @@ def delete(session: str) -> None:
 
 def rows(sessions: Sessions) -> Iterator[summary.Row]:
     """Yield a row for each readable session, newest first; say on stderr which one is not."""
+    prices = _prices()
     for session in sessions.ids():
         try:
             with sessions.read(session) as store:
-                yield summary.row(log.read(store, types=summary.TYPES))
+                yield summary.row(log.read(store, types=summary.TYPES), prices=prices)
         except PrimeError as error:
             print(f"error: {session}: {error}", file=sys.stderr)
+
+
+def _prices() -> Prices:
+    return Prices(load(Path.cwd()).prices)
 
 
 def _sessions() -> Sessions:
@@ -176,9 +182,9 @@ def _sessions() -> Sessions:
 
 def _export_markdown(whole: Transcript, output: Path | None) -> None:
     if output is None:
-        print(markdown.markdown(whole), end="")
+        print(markdown.markdown(whole, prices=_prices()), end="")
         return
     folder = output.with_name(f"{output.stem}-images")
-    output.write_text(markdown.markdown(whole, folder.name), encoding="utf-8")
+    output.write_text(markdown.markdown(whole, folder.name, prices=_prices()), encoding="utf-8")
     for image in whole.images:
         keep(folder, image)

@@ -100,22 +100,35 @@ def verify(
 
 @app.command()
 def price(
-    name: Id,
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="What every session cost, and all of them together.")] = False,
+    day: Annotated[bool, typer.Option("--day", help="What all sessions cost, day by day.")] = False,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", metavar="POLICY", help="Another context policy; may be repeated.")
     ] = None,
     sheet: Annotated[
-        str | None, typer.Option("--sheet", metavar="NAME", help="Prices to compare by: flash, pro or no_cache.")
+        str | None,
+        typer.Option("--sheet", metavar="NAME", help="Prices to compare by, such as flash; see docs/cost.md."),
     ] = None,
     window: Annotated[
         int | None, typer.Option("--window", metavar="N", min=1, help="The model's window in tokens, if unknown.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Price a session's requests, also as other context policies would have made them. No model is asked."""
-    from prime.cli import prices
+    """Say what sessions cost; for one, also under other context policies. No model is asked."""
+    from prime.cli import costs, prices
 
-    prices.show(name, policy or [], sheet, window, as_json=as_json)
+    if (name is not None) + every + day != 1:
+        raise typer.BadParameter("give a session's ID, --all or --day")
+    prices.check_sheet(sheet)
+    if name is not None:
+        prices.show(name, policy or [], sheet, window, as_json=as_json)
+    elif policy or window:
+        raise typer.BadParameter("--policy and --window are for one session; give its ID")
+    elif every:
+        costs.every(sheet, as_json=as_json)
+    else:
+        costs.days(sheet, as_json=as_json)
 
 
 @app.command()

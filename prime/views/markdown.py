@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from prime import pricing
+from prime.pricing import PUBLISHED, Prices, shown
 from prime.screen import collapsed
 from prime.views.calls import described, duration
 from prime.views.transcript import Cell, Notice, Output, Reply, Said, Step, Transcript, Turn, image_name
 
 
-def markdown(whole: Transcript, image_folder: str | None = None) -> str:
+def markdown(whole: Transcript, image_folder: str | None = None, *, prices: Prices = PUBLISHED) -> str:
     """Return the session as Markdown.
 
     Images are linked below ``image_folder``, a path relative to the document, or only named when it is None.
     """
-    blocks = [f"# {_escaped(whole.title) or whole.session}", "\n".join(_facts(whole))]
+    blocks = [f"# {_escaped(whole.title) or whole.session}", "\n".join(_facts(whole, prices))]
     for item in whole.items:
         if isinstance(item, Turn):
             blocks += _turn(item, image_folder)
@@ -26,7 +26,7 @@ def markdown(whole: Transcript, image_folder: str | None = None) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _facts(whole: Transcript) -> Iterator[str]:
+def _facts(whole: Transcript, prices: Prices) -> Iterator[str]:
     yield f"- Session: `{whole.session}`" + (f", forked from `{whole.parent}`" if whole.parent else "")
     yield f"- Started: {datetime.fromtimestamp(whole.started // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     yield f"- Folder: `{whole.cwd}`"
@@ -37,8 +37,8 @@ def _facts(whole: Transcript) -> Iterator[str]:
             f"- Tokens of `{model}`: {usage.input:,} input, {usage.cache_read:,} from cache, "
             f"{usage.cache_write:,} to cache, {usage.output:,} output"
         )
-    if whole.usage:
-        yield f"- Price: {pricing.shown(pricing.total(whole.usage))}"
+    if whole.spent:
+        yield f"- Price: {shown(prices.spent(whole.spent))}"
 
 
 def _turn(turn: Turn, folder: str | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from prime import events as ev
-from prime import pricing
+from prime.pricing import PUBLISHED, Prices
 from prime.views.transcript import transcript
 
 #: The only entries that a row needs, so that a list need not read the output of every cell.
@@ -62,7 +62,7 @@ class Row:
         }
 
 
-def row(entries: Iterable[ev.Entry]) -> Row:
+def row(entries: Iterable[ev.Entry], *, prices: Prices = PUBLISHED) -> Row:
     """Return the row of a session from its entries of the types :data:`TYPES`."""
     whole = transcript(entries)
     return Row(
@@ -72,6 +72,6 @@ def row(entries: Iterable[ev.Entry]) -> Row:
         turns=len(whole.turns),
         cells=len(whole.cells),
         model=whole.model or None,
-        price=pricing.total(whole.usage),
+        price=prices.spent(whole.spent),
         cwd=whole.cwd,
     )

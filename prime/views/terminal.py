@@ -15,8 +15,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from prime import events as ev
-from prime import pricing
 from prime.messages import text_of
+from prime.pricing import PUBLISHED, Prices, shown
 from prime.screen import collapsed
 from prime.views.calls import condensed, duration
 from prime.views.transcript import Cell, Notice, Reply, Said, Step, Transcript, Turn
@@ -66,9 +66,9 @@ def note(text: str, style: str = "dim") -> Text:
     return Text(f"  [{' '.join(collapsed(text).split())}]", style=style)
 
 
-def document(whole: Transcript) -> Group:
+def document(whole: Transcript, *, prices: Prices = PUBLISHED) -> Group:
     """Return a whole session."""
-    return Group(*_document(whole))
+    return Group(*_document(whole, prices))
 
 
 def turn(one: Turn) -> Group:
@@ -76,9 +76,9 @@ def turn(one: Turn) -> Group:
     return Group(*_turn(one))
 
 
-def _document(whole: Transcript) -> Iterator[RenderableType]:
+def _document(whole: Transcript, prices: Prices) -> Iterator[RenderableType]:
     yield Text(collapsed(whole.title) or whole.session, style="bold")
-    price = f" · price {pricing.shown(pricing.total(whole.usage))}" if whole.usage else ""
+    price = f" · price {shown(prices.spent(whole.spent))}" if whole.spent else ""
     yield Text(
         f"{whole.session} · {collapsed(whole.cwd)}{f' · {whole.model}' if whole.model else ''}{price}", style="dim"
     )

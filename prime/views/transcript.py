@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from prime import events as ev
 from prime.messages import CallPart, ImagePart, ReasoningPart, ShownPart, Usage, text_of, thaw
+from prime.pricing import Spent
 from prime.running import Job
 
 
@@ -123,15 +124,23 @@ class Turn:
 @dataclass(slots=True)
 class Transcript:
     """A whole session. ``started`` is in milliseconds since the epoch; ``model`` is that of the newest header, empty
-    without one; ``usage`` counts by the model's full name and, for a fork, without its parent's."""
+    without one; ``spent`` are the tokens that providers reported, for a fork without its parent's."""
 
     session: str = ""
     parent: str | None = None
     cwd: str = ""
     started: int = 0
     model: str = ""
-    usage: dict[str, Usage] = field(default_factory=dict)
+    spent: list[Spent] = field(default_factory=list)
     items: list[Turn | Cell | Notice] = field(default_factory=list)
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """The reported tokens by the model's full name."""
+        found: dict[str, Usage] = {}
+        for each in self.spent:
+            found[each.model] = found.get(each.model, Usage()) + each.usage
+        return found
 
     @property
     def turns(self) -> list[Turn]:
@@ -199,7 +208,7 @@ class _Reading:
 
     def forked(self, entry: ev.Entry, event: ev.SessionForked) -> None:
         self.whole.session, self.whole.parent, self.whole.started = event.session, event.parent, entry.at
-        self.whole.usage = {}
+        self.whole.spent = []
         self._add(Notice(entry.seq, event.type, f"forked from {event.parent}"))
 
     def header(self, entry: ev.Entry, event: ev.HeaderChanged) -> None:
@@ -231,10 +240,10 @@ class _Reading:
         reasoning = "".join(part.text for part in event.parts if isinstance(part, ReasoningPart) and not part.redacted)
         calls = sum(isinstance(part, CallPart) for part in event.parts)
         self._add(Reply(entry.seq, text_of(event.parts), reasoning, calls, event.usage, event.interrupted))
-        self._used(self.whole.model, event.usage)
+        self._used(entry.at, self.whole.model, event.usage)
 
     def query_ended(self, entry: ev.Entry, event: ev.QueryEnded) -> None:
-        self._used(event.model, event.reply.usage if event.reply is not None else None)
+        self._used(entry.at, event.model, event.reply.usage if event.reply is not None else None)
 
     def cell_started(self, entry: ev.Entry, event: ev.CellStarted) -> None:
         self._cells[event.cell] = cell = Cell(entry.seq, event.code, event.call_id is None)
@@ -259,9 +268,9 @@ class _Reading:
     def dispatch_ended(self, entry: ev.Entry, event: ev.DispatchEnded) -> None:
         self._calls[event.cell, event.call].ended = event
 
-    def _used(self, model: str, usage: Usage | None) -> None:
+    def _used(self, at: int, model: str, usage: Usage | None) -> None:
         if usage is not None:
-            self.whole.usage[model] = self.whole.usage.get(model, Usage()) + usage
+            self.whole.spent.append(Spent(at, model, usage))
 
     def _add(self, item: Reply | Cell | Notice) -> None:
         if self._step is not None:
