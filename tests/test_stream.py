@@ -57,7 +57,7 @@ class Model:
 
 
 async def play(code: str, cell: ScriptedCell) -> object:
-    """A cell is ``read PATH``, ``write PATH TEXT``, ``edit PATH OLD NEW``, ``new`` or nothing."""
+    """A cell is ``read PATH``, ``write PATH TEXT``, ``edit PATH OLD NEW``, ``patch LINE PATHS``, ``new`` or nothing."""
     word, *given = code.split(" ", 3 if code.startswith("edit") else 2)
     if word == "read":
         return (await cell.call("tools.read", path=given[0]))["text"]
@@ -65,6 +65,9 @@ async def play(code: str, cell: ScriptedCell) -> object:
         await cell.call("tools.write", path=given[0], content=given[1])
     if word == "edit":
         await cell.call("tools.edit", path=given[0], old=given[1], new=given[2])
+    if word == "patch":
+        files = "".join(f"*** Add File: {name}\n+{given[0]}\n" for name in given[1].split())
+        await cell.call("tools.apply_patch", patch=f"*** Begin Patch\n{files}*** End Patch\n")
     if word == "new":
         await cell.call("context.new")
     return None
@@ -315,6 +318,14 @@ async def test_edits_are_held_against_the_rules_too(spec: Path) -> None:
     rules = checked("must_not_contain", text="TODO")
     stage = await run(spec, Model([*QUIET, "read a.md", "edit a.md done TODO", "edit a.md done fine"], rules))
     assert (spec / "a.md").read_text() == "all fine"
+    assert len([entry for entry in entries(spec, stage) if isinstance(entry.event, ev.ContractBroken)]) == 1
+
+
+async def test_of_a_patch_that_breaks_a_rule_in_one_file_nothing_is_written(spec: Path) -> None:
+    rules = checked("must_not_contain", glob="b.md", text="TODO")
+    stage = await run(spec, Model([*QUIET, "patch TODO a.md b.md", "patch fine b.md"], rules))
+    assert not (spec / "a.md").exists()
+    assert (spec / "b.md").read_text() == "fine\n"
     assert len([entry for entry in entries(spec, stage) if isinstance(entry.event, ev.ContractBroken)]) == 1
 
 

@@ -106,6 +106,7 @@ def apply_patch(workspace: Workspace, patch: str) -> Patched:
         for path in _distinct(workspace, wanted):
             stack.enter_context(workspace.writing(path))
         files = [plan.take(section) for section in sections]
+        plan.permit()
         make(plan.changes())
         plan.saw()
     return Patched(files=files)
@@ -151,6 +152,17 @@ class _Plan:
             for path, file in self._files.items()
             if file.before != file.after
         ]
+
+    def permit(self) -> None:
+        """Ask whether every file may get its new content.
+
+        Raises:
+            ToolFailed: one may not.
+        """
+        for file in self._files.values():
+            if file.after is not None and file.after != file.before:
+                path = self._workspace.resolve(file.name)
+                self._workspace.permit(path, unix(decode(file.after, file.name).raw))
 
     def saw(self) -> None:
         """Remember the new versions as seen."""
