@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
+from typing import Protocol
 
 from prime import events as ev
 from prime.errors import PrimeError
@@ -44,13 +45,33 @@ class Answer:
     session: str
 
 
+class Company(Protocol):
+    """The agents that work for one."""
+
+    @property
+    def active(self) -> bool:
+        """Whether one of them is at work, or will be."""
+        ...
+
+    async def news(self) -> None:
+        """Wait until one of them has settled."""
+        ...
+
+
 class Agent:
     """Talks to a loop. Use as an async context manager: it runs turns for as long as the block lasts."""
 
-    def __init__(self, loop: Loop, settled: Callable[[], Awaitable[object]] | None = None) -> None:
-        """``settled`` is awaited after each turn and each cell run by hand, before the next."""
+    def __init__(
+        self,
+        loop: Loop,
+        settled: Callable[[], Awaitable[object]] | None = None,
+        company: Company | None = None,
+    ) -> None:
+        """``settled`` is awaited after each turn and each cell run by hand, before the next; ``company`` are those that
+        work for this agent, None for nobody."""
         self._loop = loop
         self._settled = settled
+        self._company = company
         self._log = loop.log
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._wake = asyncio.Event()
@@ -131,6 +152,25 @@ class Agent:
                 asking.cancel()
                 await asyncio.wait({asking})
 
+    async def done(self) -> None:
+        """Wait until there is nothing left to do: no turn runs or is due, and nobody works for this agent.
+
+        Raises:
+            PrimeError: it has stopped.
+        """
+        while True:
+            while not self._rest.is_set():  # it may be cleared again before a waiter runs
+                await self._rest.wait()
+            self._check_running()
+            if self._company is None or not self._company.active:
+                return
+            await self._company.news()
+
+    @property
+    def accompanied(self) -> bool:
+        """Whether others are at work for this agent."""
+        return self._company is not None and self._company.active
+
     def steer(self, text: str, images: Sequence[ImagePart] = ()) -> str:
         """Say something that joins the running turn at its next step, or starts one. Return the input's id."""
         return self._queue("steer", text, images)
@@ -157,9 +197,9 @@ class Agent:
             self._cancel.set()
 
     async def rest(self, answer: Answer) -> Answer:
-        """Wait until no turn runs and none is due, also of those that notices start. Return what came of all turns from
-        that of ``answer`` on: the last words, how the last one ended, and the usage of all."""
-        await self._rest.wait()
+        """Wait until there is nothing left to do, as :meth:`done` does. Return what came of all turns from that of
+        ``answer`` on: the last words, how the last one ended, and the usage of all."""
+        await self.done()
         if self._ended is None or answer.turn == self._log.state.trace.turn:
             return answer
         begun = self._log.entries(types=("turn_started",))

@@ -1,4 +1,4 @@
-"""The events of queries: requests beside the conversation."""
+"""The events of ``agents``: requests beside the conversation, and agents that work for this one."""
 
 from __future__ import annotations
 
@@ -39,3 +39,59 @@ class QueryEnded(Frozen):
     model: str
     reply: Reply | None = None
     error: QueryError | None = None
+
+
+#: How an activation ended: it said its last words, failed, was stopped, or came to a limit: of the family's tokens and
+#: money, or of a turn.
+Outcome = Literal["completed", "failed", "cancelled", "budget", "limit"]
+
+
+class Settlement(Frozen):
+    """What came of an activation of a child: of its work from the words that woke it until nothing was left to do.
+
+    Attributes:
+        activation: counts up from 1 for each child.
+        reason: how its last turn ended, or ``lost`` when its log could not be opened.
+        detail: one line about a reason other than ``completed``.
+        text: the last words of its model, empty when it said none.
+    """
+
+    activation: int
+    outcome: Outcome
+    reason: str
+    detail: str
+    text: str
+
+
+class ActivationSettled(Frozen):
+    """In the log of a child: nothing is left to do. Its parent is told once, by this entry's settlement."""
+
+    type: Literal["activation_settled"] = "activation_settled"
+    settlement: Settlement
+
+
+class ChildSpawned(Frozen):
+    """In the log of a parent: a child is admitted. Everything that its start needs is here.
+
+    Attributes:
+        agent_id: its session: that of the parent, a point, and a number from 1.
+        fork: the entry of this log up to which it sees the conversation, None for none of it.
+        model: full name, None for the parent's.
+        tools: targets that it may call beside those without effects outside, None for all that its parent may.
+    """
+
+    type: Literal["child_spawned"] = "child_spawned"
+    agent_id: str
+    name: str
+    prompt: str
+    fork: int | None = None
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+
+
+class ChildSettled(Frozen):
+    """In the log of a parent: a child has settled. The notice of it is queued in the same commit."""
+
+    type: Literal["child_settled"] = "child_settled"
+    agent_id: str
+    settlement: Settlement

@@ -52,8 +52,9 @@ _RETIRED = {
     "tape": "set context_policy = 'slice'",
     "state": "set context_policy",
 }
-#: Models that a project's file may not choose: they run programs or scripts, or send a key to an address.
-_PRIVATE_MODELS = ("scripted/", "replay/", "local/", "compatible/")
+#: Models that neither a project's file nor an agent may choose: they run programs or scripts, or send a key to an
+#: address.
+PRIVATE_MODELS = ("scripted/", "replay/", "local/", "compatible/")
 
 #: Variables that hold keys of model providers. They reach the provider's client and nothing else.
 KEY_VARIABLES = (
@@ -110,7 +111,7 @@ class Config(BaseModel):
         home: the data directory.
         python: interpreter of the kernel, the host's own by default.
         max_steps, max_seconds: of one turn.
-        budget: US dollars of one session.
+        budget: US dollars of one session, with its children.
         max_tokens, temperature, effort: of one reply.
         cell_timeout_s: of one cell.
         visible_output_bytes: of a cell's output that the model sees.
@@ -119,6 +120,9 @@ class Config(BaseModel):
         max_kernels: alive at once, of an agent with its children.
         query_characters, query_prompts, query_parallel: of one prompt; prompts of one ``agents.query_many``, and how
             many of them are with the model at the same time.
+        children_depth, children_running, children_total: generations of agents below the first; of them at work at the
+            same time; ever started.
+        children_tokens, children_cost: new tokens (not from a provider's cache) and US dollars of all of them together.
         context_policy: how the window is kept; see ``docs/context.md``.
         context_pressure: share of the model's window from which room is made.
         context_pressure_of: the same for single models, by full name; in a variable ``NAME=SHARE`` with commas.
@@ -173,6 +177,11 @@ class Config(BaseModel):
     query_characters: int = Field(200_000, ge=1_000)
     query_prompts: int = Field(20, gt=0)
     query_parallel: int = Field(8, gt=0)
+    children_depth: int = Field(3, ge=0)
+    children_running: int = Field(8, gt=0)
+    children_total: int = Field(64, ge=0)
+    children_tokens: int | None = Field(10_000_000, gt=0)
+    children_cost: float | None = Field(10.0, gt=0)
     context_policy: Literal["transcript", "fold", "slice", "window", "auto", "stream"] = "auto"
     context_pressure: float = Field(0.8, gt=0, le=1)
     context_pressure_of: Annotated[Mapping[str, Share], BeforeValidator(_shares), AfterValidator(MappingProxyType)] = (
@@ -269,7 +278,7 @@ def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
 def _narrowed(user: Mapping[str, Any], project: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the user's settings with the project's over them, no limit higher than without the project."""
     model = project.get("model")
-    if isinstance(model, str) and model.startswith(_PRIVATE_MODELS):
+    if isinstance(model, str) and model.startswith(PRIVATE_MODELS):
         raise ConfigError(
             f"{path}: a project may not choose {model!r}; pass --model or use your own configuration file"
         )

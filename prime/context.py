@@ -129,7 +129,7 @@ class Context:
             asked=self._asked,
             refused=refused,
             names=kernel.names if kernel.alive and kernel.ran == kernel.generation else (),
-            running=tuple(state.running.lines()),
+            running=(*state.running.lines(), *state.kin.lines()),
             side=state.side,
         )
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from prime import agent_events, contract_events, gate_events, job_events, kernel_events
+from prime.agent_events import ActivationSettled as ActivationSettled
+from prime.agent_events import ChildSettled as ChildSettled
+from prime.agent_events import ChildSpawned as ChildSpawned
 from prime.agent_events import QueryAsked as QueryAsked
 from prime.agent_events import QueryEnded as QueryEnded
 from prime.contract_events import ContractBroken as ContractBroken
@@ -40,6 +43,7 @@ TurnReason = Literal[
     "max_steps",
     "max_tokens",  # a reply was cut by the token limit
     "max_cost",
+    "budget",  # of the whole family of agents
     "max_seconds",
     "repeated_failure",  # the same failing cell again and again
     "empty_replies",
@@ -48,21 +52,25 @@ TurnReason = Literal[
 
 
 class SessionCreated(Frozen):
-    """Always entry 0. ``cwd`` is absolute; ``version`` is that of the package that wrote it."""
+    """Always entry 0. ``cwd`` is absolute; ``version`` is that of the package that wrote it; ``parent`` is the session
+    whose agent has made this one for a child."""
 
     type: Literal["session_created"] = "session_created"
     session: str
     cwd: str
     version: str
+    parent: str | None = None
 
 
 class SessionForked(Frozen):
-    """Ends an inherited prefix: entries before it belong to ``parent``; its inbox and its kernel are not inherited."""
+    """Ends an inherited prefix: entries before it belong to ``parent``; its inbox and its kernel are not inherited.
+    ``child``: the agent of ``parent`` has made this session for a child."""
 
     type: Literal["session_forked"] = "session_forked"
     session: str
     parent: str
     version: str
+    child: bool = False
 
 
 class SessionResumed(Frozen):

@@ -122,6 +122,10 @@ class Agent:
         """See :meth:`prime.agent.Agent.stream`."""
         return self._core.stream(text, images)
 
+    async def done(self) -> None:
+        """See :meth:`prime.agent.Agent.done`."""
+        await self._core.done()
+
     async def rest(self, answer: Answer) -> Answer:
         """See :meth:`prime.agent.Agent.rest`."""
         return await self._core.rest(answer)

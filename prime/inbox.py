@@ -21,7 +21,8 @@ class Inbox:
         pending: the inputs, in the order in which they were queued.
         claimed: the input whose words are due.
         wakes_left: turns that notices may still start. A person's words make it :data:`MAX_WAKES`; before the first of
-            them nobody wants a turn. Notices that may not start one are claimed with the next words.
+            them nobody wants a turn. A child that settles may always start one: the family's limits bound how many do.
+            Notices that may not start one are claimed with the next words.
     """
 
     pending: tuple[ev.InputQueued, ...] = ()
@@ -54,6 +55,8 @@ class Inbox:
             return replace(self, pending=rest, claimed=claimed)
         if isinstance(event, ev.TurnStarted):
             return replace(self, wakes_left=max(self.wakes_left - 1, 0))
+        if isinstance(event, ev.ChildSettled):
+            return replace(self, wakes_left=max(self.wakes_left, 1))
         if isinstance(event, ev.SessionForked):
             return Inbox()
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -33,7 +34,8 @@ _COMPLETED = caps.Stop("completed", "")
 
 @dataclass(frozen=True)
 class Loop:
-    """Runs turns of one session. ``header`` starts every request; ``live`` hears a reply while it arrives."""
+    """Runs turns of one session. ``header`` starts every request; ``live`` hears a reply while it arrives;
+    ``allowance`` says before each step whether others with a say in it stop the turn."""
 
     log: Log
     context: Context
@@ -41,6 +43,7 @@ class Loop:
     cells: Cells
     header: Header
     live: Live
+    allowance: Callable[[], caps.Stop | None] = lambda: None
 
     async def turn(self, cancel: asyncio.Event) -> ev.TurnEnded:
         """Run one turn over what waits in the inbox and return how it ended.
@@ -61,7 +64,7 @@ class Loop:
         while True:
             if cancel.is_set():
                 return _CANCELLED
-            verdict = caps.check(self._entries(start), self.cells.limits, self._spent())
+            verdict = self.allowance() or caps.check(self._entries(start), self.cells.limits, self._spent())
             if isinstance(verdict, caps.Stop):
                 return verdict
             if verdict is not None:

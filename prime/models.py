@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from prime.config import Config
+from prime.config import PRIVATE_MODELS, Config
 from prime.errors import ConfigError, ModelNotFound
 from prime.log import read
 from prime.projection import queries, replies
@@ -24,10 +24,21 @@ USUAL_MODELS = (
 )
 
 
+def of_child(config: Config, model: str) -> Provider:
+    """Return the model that an agent has chosen for a child.
+
+    Raises:
+        ModelNotFound, ConfigError: there is none like this, or it is for a person to choose.
+    """
+    if model.startswith(PRIVATE_MODELS):
+        raise ConfigError(f"an agent may not choose {model!r}; leave model out, or name a hosted one")
+    return resolve(config.model_copy(update={"model": model, "base_url": None}))
+
+
 def resolve(config: Config) -> Provider:
     """Return the configured model.
 
-    ``replay/SESSION`` gives the replies of a recorded session again.
+    ``replay/SESSION`` gives the replies of a recorded session again; of a child that has seen a conversation, its own.
 
     Raises:
         ModelNotFound, ConfigError: none is configured, or not like this; one line that lists the choices.
@@ -38,8 +49,10 @@ def resolve(config: Config) -> Provider:
         sessions = Sessions(config.home)
         session = sessions.resolve(name)
         with sessions.read(session) as store:
-            asked = queries(read(store, types=("query_asked", "query_ended")))
-            return ReplayProvider(f"replay/{session}", replies(read(store)), asked)
+            forked = store.last(("session_forked",)) if "." in session else None
+            start = forked.seq if forked is not None else 0
+            asked = queries(read(store, start, types=("query_asked", "query_ended")))
+            return ReplayProvider(f"replay/{session}", replies(read(store, start, types=("model_replied",))), asked)
     return registry.resolve(config.model, settings(config))
 
 

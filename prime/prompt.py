@@ -36,6 +36,12 @@ Calls
 - A call that fails raises `ToolCallError` with `.tool` and `.code`. It may have had effects: look before you repeat it.
 - `help(tools.NAME)` shows the full description of a call.
 
+Other agents
+- `agents.query_many(prompts)` asks the model about many texts at once, outside of this conversation.
+- `agents.spawn(prompt, name=...)` starts an agent that works beside you in the same folder, with a kernel of its own.
+  Give it all it has to know, and say what to return. Go on, end your turn, or wait with `agents.collect(ids)`: you are
+  told when it has settled. Start one for work that stands by itself, not for what one cell can do.
+
 Long work
 - What takes minutes, or never ends, is a job: `j = await jobs.start("make test")`. It outlives its cell and your turn.
   You are told when it ends, and of lines that you `jobs.watch` for; `await jobs.output(j.job_id, wait_s=300)` waits.

@@ -1,7 +1,8 @@
 """The sessions of a data directory: create, open, read, list, fork, delete.
 
 A session is one folder: ``log.sqlite3``, the lock that its owning process holds for as long as it lives, and a readable
-record of that owner. Copying, sharing or deleting a session is copying or deleting its folder.
+record of that owner. Copying or sharing a session is copying its folder. The id of a child's session is that of its
+parent's, a point, and a number; it is deleted with it.
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ class Sessions:
         self._root = home / "sessions"
 
     def ids(self) -> list[str]:
-        """Return the ids of all sessions, newest first (an id begins with the time of its creation)."""
-        if not self._root.is_dir():
-            return []
-        return sorted((found.name for found in self._root.glob("[!.]*") if _file(found).is_file()), reverse=True)
+        """Return the ids of all sessions but those of children, newest first (an id begins with the time of its
+        creation)."""
+        return [each for each in reversed(self._every()) if "." not in each]
+
+    def all(self) -> list[str]:
+        """Return the ids of all sessions: those of :meth:`ids`, each followed by those of its children."""
+        return [each for root in self.ids() for each in (root, *self.children(root))]
+
+    def children(self, session: str) -> list[str]:
+        """Return the ids of the sessions of a session's children and of their children, in the order of their start."""
+        found = [each for each in self._every() if each.startswith(f"{session}.")]
+        return sorted(found, key=lambda each: [int(number) for number in each.split(".")[1:]])
 
     def resolve(self, name: str) -> str:
         """Return the id that ``name`` means: an id, the unique start of one, or ``last``.
@@ -53,12 +62,13 @@ class Sessions:
         ids = self.ids()
         if name == "last" and ids:
             return ids[0]
-        found = [name] if name in ids else [each for each in ids if name and each.startswith(name)]
+        known = self._every() if "." in name else ids
+        found = [name] if name in known else [each for each in known if name and each.startswith(name)]
         if len(found) == 1:
             return found[0]
         if found:
             raise SessionNotFound(f"{name!r} begins several sessions: {', '.join(found[:5])}; write more of the id")
-        near = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids[:3]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or ids[:3]
         hint = f"the nearest: {', '.join(near)}" if near else "there are none yet"
         raise SessionNotFound(f"no session {name!r}; {hint}")
 
@@ -111,28 +121,54 @@ class Sessions:
             LogError: the boundary lies inside an open turn or cell, or beyond the end.
         """
         session = _new_id()
-        with self.read(parent) as source:
+        self._fork(boundary, ev.SessionForked(session=session, parent=parent, version=VERSION))
+        return session
+
+    def beget(self, order: ev.ChildSpawned, cwd: str, *words: ev.InputQueued) -> None:
+        """Create the session of a child with its first inputs, as its parent's log has it; nothing when it is there.
+
+        Raises:
+            LogError: see :meth:`fork`.
+        """
+        session, parent = order.agent_id, order.agent_id.rpartition(".")[0]
+        if _file(self.folder(session)).is_file():
+            return
+        shutil.rmtree(self._hidden(session), ignore_errors=True)  # of a process that died while it did this
+        if order.fork is not None:
+            forked = ev.SessionForked(session=session, parent=parent, version=VERSION, child=True)
+            self._fork(order.fork, forked, *words)
+            return
+        with self._draft(session) as store, Log(store) as log:
+            created = ev.SessionCreated(session=session, cwd=cwd, version=VERSION, parent=parent)
+            log.append(created, *words, durable=True)
+
+    def _fork(self, boundary: int | None, forked: ev.SessionForked, *words: ev.InputQueued) -> None:
+        with self.read(forked.parent) as source:
             last = source.last()
             end = last.seq if last else -1
             boundary = end if boundary is None else boundary
             if not 0 <= boundary <= end:
-                raise LogError(f"{parent} has entries 0 to {end}; a fork cannot end at {boundary}")
-            _check_boundary(source, parent, boundary)
-            with self._draft(session) as store:
+                raise LogError(f"{forked.parent} has entries 0 to {end}; a fork cannot end at {boundary}")
+            _check_boundary(source, forked.parent, boundary)
+            with self._draft(forked.session) as store:
                 for row in source.rows(0, boundary + 1):
                     store.append([row], {digest: source.blob(digest) for digest in row.blobs.values()}, durable=False)
                 with Log(store) as log:
                     if (snapshot := log.state.kernel.snapshot) is not None:
-                        self._share(Path(snapshot.saved.file).name, parent, self._hidden(session))
-                    log.append(ev.SessionForked(session=session, parent=parent, version=VERSION), durable=True)
-        return session
+                        self._share(Path(snapshot.saved.file).name, forked.parent, self._hidden(forked.session))
+                    log.append(forked, *words, durable=True)
 
     def delete(self, session: str) -> None:
-        """Delete a session's folder.
+        """Delete a session's folder, and those of its children.
 
         Raises:
-            SessionBusy: a process holds it.
+            SessionBusy: a process holds one of them; what was deleted before it is.
         """
+        for child in reversed(self.children(session)):
+            self._delete(child)
+        self._delete(session)
+
+    def _delete(self, session: str) -> None:
         with self._locked(session):
             doomed = self._hidden(session)  # half of a deleted session is never seen
             self.folder(session).rename(doomed)
@@ -150,6 +186,11 @@ class Sessions:
             return
         except OSError:  # a file system without links
             shutil.copyfile(self.folder(parent) / file, folder / file)
+
+    def _every(self) -> list[str]:
+        if not self._root.is_dir():
+            return []
+        return sorted(found.name for found in self._root.glob("[!.]*") if _file(found).is_file())
 
     def _hidden(self, session: str) -> Path:
         return self._root / f".{session}"

@@ -12,6 +12,7 @@ from typing import Any
 from prime import events as ev
 from prime.errors import TraceError
 from prime.inbox import Inbox
+from prime.kin import Kin
 from prime.messages import Header, Usage
 from prime.running import Running
 from prime.side import Side
@@ -140,6 +141,7 @@ class State:
     trace: Trace = field(default_factory=Trace)
     inbox: Inbox = field(default_factory=Inbox)
     running: Running = field(default_factory=Running)
+    kin: Kin = field(default_factory=Kin)
     kernel: Kernel = field(default_factory=Kernel)
     header: Header | None = None
     notes: ev.NotesWritten | None = None
@@ -156,12 +158,13 @@ class State:
             AppendRefused: an event that does not belong here; nothing has changed.
         """
         trace, inbox, running = self.trace.after(event), self.inbox.after(event), self.running.after(event)
+        kin = self.kin.after(event)
         if isinstance(event, ev.NotesWritten) and event.revision != (self.notes.revision if self.notes else 0) + 1:
             raise TraceError(f"notes revision {event.revision} does not follow the stored one")
         undo_surface = self.surface.apply(seq, event)
         before = {name: getattr(self, name) for name in _VALUES}
         self.trace, self.inbox, self.running, self.kernel = trace, inbox, running, self.kernel.after(seq, event)
-        self.side = self.side.after(event, trace.turn)
+        self.kin, self.side = kin, self.side.after(event, trace.turn)
         if isinstance(event, ev.SessionCreated):
             self.session, self.cwd = event.session, event.cwd
         elif isinstance(event, ev.SessionForked):

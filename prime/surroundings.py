@@ -40,22 +40,18 @@ class Surroundings:
 
 @asynccontextmanager
 async def surroundings(
-    config: Config, folder: Path, session: Path, *, fresh: bool, permitted: Permitted
+    config: Config, folder: Path, session: Path, pool: Pool, *, fresh: bool, permitted: Permitted
 ) -> AsyncIterator[Surroundings]:
     """Give the surroundings of work in ``folder``, and end every process of the session at the end.
 
-    ``session`` is the session's own folder, by which its processes are known; ``fresh``: it never had any.
-    ``permitted`` hears of every write by a tool before it is made.
+    ``session`` is the session's own folder, by which its processes are known; ``fresh``: it never had any. Its kernels
+    are of ``pool``. ``permitted`` hears of every write by a tool before it is made.
 
     Raises:
         ConfigError: the sandbox that is asked for cannot be set up.
     """
     mark = Mark(SESSION, str(session))
-    async with (
-        _sandbox(config, folder) as sandbox,
-        guarding(mark, fresh=fresh),
-        _kernels(config) as pool,
-    ):
+    async with _sandbox(config, folder) as sandbox, guarding(mark, fresh=fresh):
         environment = {**sandbox.environment(config.guest_environment), mark.variable: mark.value}
         limited = guest.limited(environment, config.memory_limit_bytes)
         launch = Launch(_python(config), folder, limited, sandbox=sandbox)
@@ -86,8 +82,12 @@ async def _sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
 
 
 @asynccontextmanager
-async def _kernels(config: Config) -> AsyncIterator[Pool]:
-    """Give an empty pool for the kernels of a session, with the template that they are forked from."""
+async def kernels(config: Config) -> AsyncIterator[Pool]:
+    """Give an empty pool for the kernels of a family of agents, with the template that they are forked from.
+
+    Raises:
+        ConfigError: they cannot be forked as they should be.
+    """
     if config.kernel_template and config.sandbox != "off":
         raise ConfigError("a kernel is not forked into a sandbox; set kernel_template to false, or sandbox to off")
     template = Template(_python(config), config.guest_environment) if config.kernel_template else None

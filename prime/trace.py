@@ -186,6 +186,11 @@ def _dispatch_ended(trace: Trace, event: ev.DispatchEnded) -> Trace:
     return trace._replace(dispatches=trace.dispatches - {event.call})
 
 
+def _child_spawned(trace: Trace, event: ev.ChildSpawned) -> Trace:
+    _require(trace.cell is not None, "a child is admitted for a cell")
+    return trace
+
+
 def _query_asked(trace: Trace, event: ev.QueryAsked) -> Trace:
     if event.about is None:
         _require(trace.cell is not None, "a query outside a cell")
@@ -235,6 +240,8 @@ _RULES: dict[type, Callable[[Trace, Any], Trace]] = {
     ev.DispatchRefused: _dispatch_refused,
     ev.ApprovalRequested: _approval_requested,
     ev.ApprovalGiven: _approval_given,
+    ev.ActivationSettled: _quiet,
+    ev.ChildSpawned: _child_spawned,
     ev.QueryAsked: _query_asked,
     ev.QueryEnded: _query_ended,
     ev.SurfaceReplaced: _surface_replaced,

@@ -35,7 +35,7 @@ def _verified(folder: Path) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     sessions = Sessions(folder)
-    for session in sessions.ids():
+    for session in sessions.all():
         with sessions.read(session) as store:
             verify(store)
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from prime import events as ev
-from prime.agent_events import QueryError
+from prime.agent_events import QueryError, Settlement
 from prime.inbox import words
 from prime.messages import CallPart, Header, Message, Parameters, Reply, TextPart, ToolSpec, Usage
 from prime.projection import digest, query, request
@@ -275,6 +275,27 @@ def _approval_given(draw: st.DrawFn, folded: Folded) -> Commit:
     return (ev.ApprovalGiven(approval_id="a", outcome=outcome, scope="once", by=by),)
 
 
+def _settlement(draw: st.DrawFn, before: Settlement | None) -> Settlement:
+    activation = (before.activation if before is not None else 0) + draw(st.integers(1, 2))
+    return Settlement(activation=activation, outcome="completed", reason="completed", detail="", text=draw(texts))
+
+
+def _spawned(draw: st.DrawFn, folded: Folded) -> Commit:
+    tools = draw(st.none() | st.lists(texts, max_size=2).map(tuple))
+    agent_id = f"s1.{len(folded.state.kin.children) + 1}"
+    return (ev.ChildSpawned(agent_id=agent_id, name=draw(texts), prompt=draw(texts), tools=tools),)
+
+
+def _child_settled(draw: st.DrawFn, folded: Folded) -> Commit:
+    child = draw(st.sampled_from([*folded.state.kin.children.values()]))
+    settlement = _settlement(draw, child.settlement)
+    return ev.ChildSettled(agent_id=child.spawned.agent_id, settlement=settlement), *_queue(draw, folded)
+
+
+def _settled(draw: st.DrawFn, folded: Folded) -> Commit:
+    return (ev.ActivationSettled(settlement=_settlement(draw, folded.state.kin.settlement)),)
+
+
 def _query_asked(draw: st.DrawFn, folded: Folded) -> Commit:
     number, header, prompt = len(folded.entries), draw(headers), draw(texts)
     return (ev.QueryAsked(query=number, header=header, prompt=prompt, request=digest(query(header, prompt))),)
@@ -308,13 +329,15 @@ def _moves(state: State) -> list[_Move]:
     moves: list[_Move] = [_queue, _header, _notes, _kernel, _output, _job]
     if state.inbox.pending:
         moves.append(_withdraw)
+    if state.kin.children:
+        moves.append(_child_settled)
     if trace.cell is not None:
         if trace.asked is not None:
             return [*moves, *6 * [_approval_given], *2 * [_dispatch_ended] * bool(trace.dispatches)]
         if trace.queries:
             return [*moves, _dispatch_started, _query_asked, *4 * [_query_goes_on]]
         end = _cell_ended if not trace.dispatches else _dispatch_ended
-        return [*moves, _query_asked, _dispatch_refused, _approval_requested, *4 * [_dispatch_started, end]]
+        return [*moves, _query_asked, _spawned, _dispatch_refused, _approval_requested, *4 * [_dispatch_started, end]]
     if trace.in_step:
         if trace.owed:
             return [*moves, *6 * [_cell_started], _refused]
@@ -322,7 +345,7 @@ def _moves(state: State) -> list[_Move]:
     if state.surface.nodes:
         moves += 2 * [_replace]
     if not trace.in_turn:
-        return [*moves, _cell_started, *5 * [_turn_started]]
+        return [*moves, _cell_started, _settled, *5 * [_turn_started]]
     return [*moves, *4 * [_claim] * bool(state.inbox.pending), _notice, _turn_ended, *5 * [_step_started]]
 
 
@@ -341,6 +364,9 @@ def walks(draw: st.DrawFn, max_commits: int = 40) -> tuple[Commit, ...]:
     return tuple(walk)
 
 
+settlements = st.builds(
+    Settlement, activation=st.integers(1, 3), outcome=st.just("failed"), reason=texts, detail=texts, text=texts
+)
 #: One event of any kind, with ids that sometimes fit.
 loose_events = st.one_of(
     st.builds(created),
@@ -403,6 +429,9 @@ loose_events = st.one_of(
         rule=texts,
         reason=texts,
     ),
+    st.builds(ev.ChildSpawned, agent_id=st.just("s1.1"), name=texts, prompt=texts),
+    st.builds(ev.ChildSettled, agent_id=st.just("s1.1"), settlement=settlements),
+    st.builds(ev.ActivationSettled, settlement=settlements),
     st.builds(ev.QueryAsked, query=st.integers(0, 3), header=headers, prompt=texts, request=texts),
     st.builds(ev.QueryEnded, query=st.integers(0, 3), model=texts),
     st.builds(ev.NotesWritten, revision=st.integers(1, 3), text=texts),

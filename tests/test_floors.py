@@ -47,6 +47,7 @@ FLOORS: dict[str, float] = {
     "prime.trace": 3,
     "prime.inbox": 3,
     "prime.running": 3,
+    "prime.kin": 3,
     "prime.surface": 3,
     "prime.tokens": 3,
     "prime.ledger": 3.5,

@@ -7,6 +7,7 @@ from hypothesis import given
 from strategies import cell_ended, created, walks
 
 from prime import events as ev
+from prime.agent_events import Settlement
 from prime.errors import TraceError
 from prime.messages import CallPart, Header, Message
 from prime.trace import Trace
@@ -41,6 +42,7 @@ def asked(query: int = 9, about: str | None = None) -> ev.QueryAsked:
     return ev.QueryAsked(query=query, header=HEADER, prompt="", request="digest", about=about)
 
 
+SETTLED = Settlement(activation=1, outcome="completed", reason="completed", detail="", text="done")
 TURN, ENDED = ev.TurnStarted(), ev.TurnEnded(reason="completed")
 STEP, DONE = ev.StepStarted(request="digest", messages=1), ev.StepEnded(outcome="done")
 HEADER = Header(model="m", system="", tools=())
@@ -93,13 +95,16 @@ SAMPLES: dict[str, Any] = {
     "query failed": ev.RequestFailed(attempt=1, code="server", message="", status=None, query=9),
     "query retried": ev.RetryScheduled(attempt=2, delay_s=0.5, query=9),
     "query ended": ev.QueryEnded(query=9, model="m"),
+    "spawned": ev.ChildSpawned(agent_id="s1.1", name="a", prompt="go"),
+    "child settled": ev.ChildSettled(agent_id="s1.1", settlement=SETTLED),
+    "settled": ev.ActivationSettled(settlement=SETTLED),
     "job": ev.JobStarted(job=1, kind="command", name="", command="", cwd="/", pid=1),
     "job ended": ev.JobEnded(job=1, reason="exited", exit_code=0, signal=None, output_bytes=0, duration_s=0.0),
     "ignored": ev.Ignored(name="x"),
 }
 ANYWHERE = {
     *("queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"),
-    *("job", "job ended", "broken"),
+    *("job", "job ended", "broken", "child settled"),
 }
 BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced", "query of the host"}
 
@@ -108,11 +113,11 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     "nothing": ([], {"created"}),
     "created": (
         [created()],
-        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "turn", "cell by hand", "replaced"},
+        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "settled", "turn", "cell by hand", "replaced"},
     ),
     "cell by hand": (
         [created(), cell(None)],
-        ANYWHERE | {"output", "cell by hand ended", "dispatch", "approval", "denied", "query", "replaced"},
+        ANYWHERE | {"output", "cell by hand ended", "dispatch", "approval", "denied", "query", "spawned", "replaced"},
     ),
     "turn": ([created(), TURN], ANYWHERE | BETWEEN),
     "query of the host": (
@@ -130,23 +135,24 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     ),
     "cell": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0")],
-        ANYWHERE | {"output", "dispatch", "approval", "denied", "query", "cell ended"},
+        ANYWHERE | {"output", "dispatch", "approval", "denied", "query", "spawned", "cell ended"},
     ),
     "approval": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), APPROVAL],
-        ANYWHERE | {"output", "query", "leave"},
+        ANYWHERE | {"output", "query", "spawned", "leave"},
     ),
     "dispatch": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), dispatched(1)],
-        ANYWHERE | {"output", "query", "dispatch ended"},
+        ANYWHERE | {"output", "query", "spawned", "dispatch ended"},
     ),
     "query": (
         [created(), TURN, STEP, replied("call_0"), cell("call_0"), asked()],
-        ANYWHERE | {"output", "dispatch", "approval", "denied", "query failed", "query retried", "query ended"},
+        ANYWHERE
+        | {"output", "dispatch", "approval", "denied", "spawned", "query failed", "query retried", "query ended"},
     ),
     "dispatch ended": (
         [created(), TURN, STEP, replied("call_0"), cell("call_0"), dispatched(1), answered(1)],
-        ANYWHERE | {"output", "query", "cell ended"},
+        ANYWHERE | {"output", "query", "spawned", "cell ended"},
     ),
     "first call answered": (
         [created(), TURN, STEP, replied("call_0", "call_1"), cell("call_0"), cell_ended("c1", "call_0")],
@@ -159,7 +165,7 @@ SITUATIONS: dict[str, tuple[list[Any], set[str]]] = {
     "step ended": ([created(), TURN, STEP, replied(), DONE], ANYWHERE | BETWEEN),
     "turn ended": (
         [created(), TURN, STEP, replied(), DONE, ENDED],
-        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "turn", "cell by hand", "replaced"},
+        ANYWHERE | {"forked", "resumed", "closed", "saved", "skipped", "settled", "turn", "cell by hand", "replaced"},
     ),
 }
 

@@ -6,6 +6,7 @@ Each is in the log before it leaves, with its digest, and its usage counts as th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -59,12 +60,18 @@ class Queries:
     """Asks the session's model. ``provider`` is None in a session without one."""
 
     def __init__(
-        self, log: Log, provider: Provider | None, parameters: Parameters, limits: caps.Limits, bounds: Bounds
+        self,
+        log: Log,
+        provider: Provider | None,
+        parameters: Parameters,
+        allowance: Callable[[], caps.Stop | None],
+        bounds: Bounds,
     ) -> None:
+        """``allowance`` says why no further request may be sent, None while one may."""
         self._log = log
         self._provider = provider
         self._parameters = parameters
-        self._limits = limits
+        self._allowance = allowance
         self._bounds = bounds
 
     async def query(self, prompt: str, *, system: str | None = None, max_tokens: Tokens = MAX_TOKENS) -> Answered:
@@ -123,7 +130,7 @@ class Queries:
         if self._provider is None:
             raise ToolFailed("no_model", "this session runs cells without a model; start it with --model")
         self._check_size("system", system or "")
-        if stop := caps.overspent(self._limits, self._limits.prices.total(self._log.state.usage)):
+        if stop := self._allowance():
             raise ToolFailed(stop.reason, stop.detail)
         parameters = self._parameters.model_copy(update={"max_tokens": min(max_tokens, MAX_TOKENS)})
         header = Header(model=self._provider.model, system=system or "", tools=(), parameters=parameters)

@@ -52,7 +52,8 @@ async def chat(config: Config, cwd: Path | None, session: str | None) -> int:
                 try:
                     leaving = await Conversation(config, agent, prompt, person).run()
                 finally:
-                    stop()
+                    if not agent.accompanied:  # else their end is still to be seen
+                        stop()
                 if left := agent.state.running.alive:
                     console.print(terminal.note(f"ended with the session: {', '.join(job.label for job in left)}"))
             if leaving == "quit":
@@ -203,6 +204,8 @@ class Conversation:
             return " a call waits for your answer: y / n / a · Ctrl-C interrupts"
         if self._working:
             return f" working {time.monotonic() - self._since:.0f} s · Ctrl-C interrupts · Enter steers"
+        if self._agent.accompanied:
+            return " its children work · Enter sends · /help · Ctrl-D stops them and leaves"
         return f" {self._config.model} · Enter sends · Alt-Enter new line · /help · Ctrl-D leaves"
 
     @property

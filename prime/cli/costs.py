@@ -21,7 +21,7 @@ _TOTAL = "total"
 
 
 def every(sheet: str | None, *, as_json: bool) -> None:
-    """Print a row for each session, newest first, and their sum."""
+    """Print a row for each session, newest first and followed by its children's, and their sum."""
     rows = [(session, found) for session, found in _each(_sessions())]
     _print("session", rows, sheet, as_json=as_json)
 
@@ -36,7 +36,7 @@ def days(sheet: str | None, *, as_json: bool) -> None:
 
 
 def _each(sessions: Sessions) -> Iterator[tuple[str, list[Spent]]]:
-    for session in sessions.ids():
+    for session in sessions.all():
         try:
             with sessions.read(session) as store:
                 yield session, spent(store)

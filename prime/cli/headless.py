@@ -71,7 +71,8 @@ async def work(config: Config, provider: Provider, job: Job, images: tuple[Image
         try:
             answer = await _answered(agent, job.task, images)
         finally:
-            stop()
+            if not agent.accompanied:  # else their end is still to be seen
+                stop()
         left = [each.label for each in agent.state.running.alive]
     if job.output is None:
         if left:

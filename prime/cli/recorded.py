@@ -22,9 +22,9 @@ from prime.views import jsonl, markdown, summary
 from prime.views.transcript import Transcript, transcript
 
 
-def table(*, as_json: bool) -> None:
-    """Print a row for each session, newest first."""
-    found = rows(_sessions())
+def table(*, as_json: bool, children: bool) -> None:
+    """Print a row for each session, newest first, with ``children`` each followed by those of its children."""
+    found = rows(_sessions(), children=children)
     if as_json:
         for row in found:
             print(json.dumps(row.as_json(), ensure_ascii=False))
@@ -112,7 +112,7 @@ def verify(name: str | None, *, recoverable: bool) -> bool:
     whether everything in it can be got back from its next request."""
     sessions = _sessions()
     well = True
-    for session in sessions.ids() if name is None else [sessions.resolve(name)]:
+    for session in sessions.all() if name is None else [sessions.resolve(name)]:
         try:
             with sessions.read(session) as store:
                 report = verification.verify(store)
@@ -161,10 +161,11 @@ def delete(session: str) -> None:
     _sessions().delete(session)
 
 
-def rows(sessions: Sessions) -> Iterator[summary.Row]:
-    """Yield a row for each readable session, newest first; say on stderr which one is not."""
+def rows(sessions: Sessions, *, children: bool = False) -> Iterator[summary.Row]:
+    """Yield a row for each readable session, newest first, with ``children`` each followed by those of its children;
+    say on stderr which one is not readable."""
     prices = _prices()
-    for session in sessions.ids():
+    for session in sessions.all() if children else sessions.ids():
         try:
             with sessions.read(session) as store:
                 yield summary.row(log.read(store, types=summary.TYPES), prices=prices)

@@ -29,11 +29,14 @@ def help_without_command(context: typer.Context) -> None:
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False) -> None:
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    children: Annotated[bool, typer.Option("--children", help="List those of children below their parents'.")] = False,
+) -> None:
     """List all sessions, newest first."""
     from prime.cli import recorded
 
-    recorded.table(as_json=as_json)
+    recorded.table(as_json=as_json, children=children)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from prime_kernel.wire import Binding
 
@@ -31,18 +31,26 @@ BUILTIN: tuple[Tool, ...] = (
 )
 
 
+#: Namespaces whose calls change nothing outside the session and its family; nobody is kept from them.
+INNER = ("agents", "context", "history", "notes")
+
+
 class Catalogue:
     """The callables of one agent, ordered by target. Immutable."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        """Raises:
-        ConfigError: when two tools have the same target.
+    def __init__(self, tools: Iterable[Tool], allowed: Collection[str] | None = None) -> None:
+        """``allowed`` are the targets that may be called beside those of :data:`INNER`, None for all. The others are
+        there too, so that agents with different rights have the same prompt; calling them fails.
+
+        Raises:
+            ConfigError: when two tools have the same target.
         """
         ordered = sorted(tools, key=lambda item: item.target)
         for one, other in itertools.pairwise(ordered):
             if one.target == other.target:
                 raise ConfigError(f"two tools are called {one.target}; give one of them another name")
         self._tools = {item.target: item for item in ordered}
+        self._allowed = allowed
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -54,12 +62,15 @@ class Catalogue:
         """Return the tool of that target.
 
         Raises:
-            ToolFailed: ``unknown_tool``, naming the nearest.
+            ToolFailed: ``unknown_tool``, naming the nearest, or ``not_allowed``.
         """
         found = self._tools.get(target)
         if found is None:
             close = nearest(target, list(self._tools))
             raise ToolFailed("unknown_tool", f"there is no {target}{close or '; see help(tools) for what there is'}")
+        if self._allowed is not None and target not in self._allowed and target.partition(".")[0] not in INNER:
+            given = ", ".join(sorted(self._allowed)) or "none"
+            raise ToolFailed("not_allowed", f"{target} was not given to this agent, which may call: {given}")
         return found
 
     def bindings(self) -> tuple[Binding, ...]:

@@ -205,11 +205,14 @@ class _Reading:
 
     def created(self, entry: ev.Entry, event: ev.SessionCreated) -> None:
         self.whole.session, self.whole.cwd, self.whole.started = event.session, event.cwd, entry.at
+        if event.parent is not None:
+            self._add(Notice(entry.seq, event.type, f"child of {event.parent}"))
 
     def forked(self, entry: ev.Entry, event: ev.SessionForked) -> None:
         self.whole.session, self.whole.parent, self.whole.started = event.session, event.parent, entry.at
         self.whole.spent = []
-        self._add(Notice(entry.seq, event.type, f"forked from {event.parent}"))
+        how = "child of" if event.child else "forked from"
+        self._add(Notice(entry.seq, event.type, f"{how} {event.parent}"))
 
     def header(self, entry: ev.Entry, event: ev.HeaderChanged) -> None:
         self.whole.model = event.header.model
@@ -308,6 +311,8 @@ def notice(event: Any) -> str | None:
         case ev.JobEnded():
             how = f"ended by {event.signal}" if event.signal else f"exit code {event.exit_code}"
             return f"job {event.job} ended ({event.reason}): {how}"
+        case ev.ChildSpawned() | ev.ChildSettled():
+            return _of_child(event)
         case ev.SurfaceReplaced():
             return f"{len(event.sources)} entries left the window ({event.policy}); the log keeps them"
         case ev.QueryAsked(about=about) if about is not None:
@@ -318,6 +323,12 @@ def notice(event: Any) -> str | None:
         case ev.NotesWritten():
             return f"note {event.revision} written"
     return None
+
+
+def _of_child(event: ev.ChildSpawned | ev.ChildSettled) -> str:
+    if isinstance(event, ev.ChildSpawned):
+        return f"child {event.name} started: {event.agent_id}"
+    return f"child {event.agent_id} settled: {event.settlement.outcome} {event.settlement.detail}".rstrip()
 
 
 _RULES: dict[type, Callable[[_Reading, ev.Entry, Any], None]] = {
