@@ -17,6 +17,8 @@ from prime.texts import output
 
 #: The call that reads a file by lines.
 READ = "tools.read"
+#: The call that gives back a whole result.
+EXPAND = "history.expand"
 #: Hex digits of a fingerprint.
 FINGERPRINT = 8
 #: Characters from which a text that a cell got back counts as recalled: shorter ones are names and figures.
@@ -115,9 +117,21 @@ class StoredOriginals:
     def backed_off(self, scope: str) -> bool:
         """See :meth:`prime.policies.base.Originals.backed_off`."""
         for entry in self._entries(self._counted, types=("surface_replaced", "dispatch_started")):
-            self._backoff.take(entry)
             self._counted = entry.seq + 1
+            if isinstance(entry.event, ev.SurfaceReplaced):
+                self._backoff.fold(entry.event)
+            elif entry.event.target == EXPAND and isinstance(value := self._given(entry), Mapping):
+                self._backoff.expand(entry.event.arguments, value.get("seq", -1))
         return self._backoff.holds(scope)
+
+    def _given(self, started: ev.Entry) -> Any:
+        """Return what a call gave, None when it failed or has not ended."""
+        call = started.event.cell, started.event.call
+        for end in (started.seq + _LOOK_BACK, None):  # nearly always close by
+            for entry in self._entries(started.seq, end, types=("dispatch_ended",)):
+                if (entry.event.cell, entry.event.call) == call:
+                    return entry.event.value if entry.event.error is None else None
+        return None
 
     def _start(self, seq: int, cell: str) -> int:
         """Return where the cell with this lease, whose result is entry ``seq``, began."""

@@ -94,3 +94,20 @@ def test_prompts_and_the_note() -> None:
         note = found.note()
         assert note is not None
         assert (note.seq, note.turn, note.revision, note.text) == (len(turns.log) - 1, None, 2, "new")
+
+
+def test_inputs_far_apart_are_found_and_a_newer_note_is_noticed() -> None:
+    with session(PLAIN) as turns:
+        found = originals(turns)
+        for number in range(3):
+            turns.turn(f"input {number}", *[Step("", [Cell()])] * 20)
+            turns.log.append(ev.NotesWritten(revision=number + 1, text=f"note {number}"))
+            for _ in range(2):
+                note = found.note()
+                assert note is not None
+                assert (note.text, note.revision) == (f"note {number}", number + 1)
+            newest = found.prompts(len(turns.log), 5)
+            assert [(prompt.turn, prompt.text) for prompt in newest] == [
+                (each + 1, f"input {each}") for each in range(number + 1)
+            ]
+        assert [prompt.text for prompt in found.prompts(len(turns.log), 2)] == ["input 1", "input 2"]

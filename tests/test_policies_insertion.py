@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from logs import fresh_store
+from strategies import cell_ended
 from turns import AFTER, Cell, Step, Turns, begun, session
 
 from prime import events as ev
-from prime.messages import text_of
+from prime.messages import CallPart, text_of
 from prime.policies.base import Options
 from prime.policies.fold import fold
 from prime.verify import verify
@@ -132,14 +133,56 @@ def test_a_result_that_no_request_has_held_is_folded_in_the_next_turn() -> None:
         assert len(folded(turns)) == 1
 
 
-def test_a_scope_that_is_mostly_asked_back_is_left_alone_and_others_are_not() -> None:
+@pytest.mark.parametrize("named", ["seq", "place"])
+def test_a_scope_that_is_mostly_asked_back_is_left_alone_and_others_are_not(named: str) -> None:
     with session(FOLD) as turns:
         turns.turn("go", Step("", [Cell(LOG), Cell(LOG)]))
         seqs = [result.seq for result in results(turns)]
-        calls = [("history.expand", {"seq": seq, "format": 1}, {"text": "x"}) for seq in seqs]
+        calls = [
+            (
+                "history.expand",
+                {"seq": seq, "format": 1} if named == "seq" else {"turn": 1, "step": 1, "call": place},
+                {"seq": seq, "text": "x"},
+            )
+            for place, seq in enumerate(seqs, 1)
+        ]
         turns.turn("back", Step("", [replace(Cell("ok"), calls=calls)]))
         turns.turn("more", Step("", [Cell(LOG), Cell(DATA)]))
         assert [made.scope for made in folded(turns)] == ["cell log", "cell log", "cell data"]
+
+
+def test_a_call_that_gave_nothing_back_or_has_not_ended_does_not_count() -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG), Cell(LOG)]))
+        one, other = [result.seq for result in results(turns)]
+        asked = [("history.expand", {"seq": one, "format": 1}, {"seq": one, "text": "x"})]
+        failed = [("history.expand", {"seq": other, "format": 0}, None)]
+        turns.turn("back", Step("", [replace(Cell("ok"), calls=asked + failed)]))
+        turns.turn("more", Step("", [Cell(LOG)]))
+        assert len(folded(turns)) == 3
+
+
+def test_what_was_asked_back_counts_however_much_happened_before_it_came() -> None:
+    with session(FOLD) as turns:
+        turns.turn("go", Step("", [Cell(LOG), Cell(LOG)]))
+        seqs = [result.seq for result in results(turns)]
+        turns.begin("back")
+        turns.send()
+        call = CallPart(call_id="call-0", name="repl", arguments="{}")
+        turns.log.append(ev.ModelReplied(parts=(call,), stop="calls", model="m", usage=None))
+        turns.log.append(ev.CellStarted(cell="late", call_id="call-0", code="x"))
+        for number, seq in enumerate(seqs, 1):
+            arguments = {"seq": seq, "format": 1}
+            turns.log.append(ev.DispatchStarted(cell="late", call=number, target="history.expand", arguments=arguments))
+        for number in range(100):
+            turns.log.append(ev.CellOutput(cell="late", stream="stdout", text=str(number)))
+        for number, seq in enumerate(seqs, 1):
+            turns.log.append(ev.DispatchEnded(cell="late", call=number, value={"seq": seq}, error=None, duration_s=0.0))
+        turns.log.append(cell_ended("late", "call-0"), ev.StepEnded(outcome="done"))
+        turns.step(Step("done"))
+        turns.end()
+        turns.turn("more", Step("", [Cell(LOG)]))
+        assert len(folded(turns)) == 2
 
 
 def test_a_view_longer_than_what_is_shown_is_not_taken() -> None:

@@ -25,19 +25,18 @@ class Backoff:
         self._folded: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
 
-    def take(self, entry: ev.Entry) -> None:
-        """Take in one more entry of the log, in order."""
-        event = entry.event
-        if isinstance(event, ev.SurfaceReplaced) and event.scope is not None:
-            self._scopes[event.sources[0]] = event.scope
-            self._folded[event.scope] += 1
-        elif isinstance(event, ev.DispatchStarted) and event.target == "history.expand":
-            arguments: Mapping[str, Any] = event.arguments
-            whole = arguments.get("lines") is None and arguments.get("grep") is None
-            if whole and arguments.get("format") == ev.FORMAT:
-                # what was asked back once is forgotten: it counts no second time
-                of = self._scopes.pop(arguments.get("seq", -1), None)
-                self._asked.update([of] if of is not None else [])
+    def fold(self, replaced: ev.SurfaceReplaced) -> None:
+        """Count a result that was folded; a replacement without a scope is none."""
+        if replaced.scope is not None:
+            self._scopes[replaced.sources[0]] = replaced.scope
+            self._folded[replaced.scope] += 1
+
+    def expand(self, arguments: Mapping[str, Any], seq: int) -> None:
+        """Count a call of ``history.expand`` that gave back entry ``seq``, however the call named it."""
+        if arguments.get("lines") is None and arguments.get("grep") is None:
+            # what was asked back once is forgotten: it counts no second time
+            of = self._scopes.pop(seq, None)
+            self._asked.update([of] if of is not None else [])
 
     def holds(self, scope: str) -> bool:
         """Tell whether results of a scope are left alone."""
