@@ -82,6 +82,11 @@ def _rules(value: Any) -> Any:
     return tuple(parsed(line) if isinstance(line, str) else line for line in lines)
 
 
+def _program(value: str | None) -> str | None:
+    # what it is relative to must not depend on where it is started
+    return os.path.abspath(os.path.expanduser(value)) if value is not None and os.sep in value else value
+
+
 def _paths(value: Any) -> Any:
     return tuple(filter(None, value.split(os.pathsep))) if isinstance(value, str) else value
 
@@ -162,7 +167,7 @@ class Config(BaseModel):
     model: str | None = None
     base_url: str | None = None
     home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("prime-repl", appauthor=False)))
-    python: str | None = None
+    python: Annotated[str | None, AfterValidator(_program)] = None
     max_steps: int = Field(50, gt=0)
     max_seconds: float | None = Field(None, gt=0)
     budget: float | None = Field(None, gt=0)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from prime import app, models
+from prime import app, models, surroundings
 from prime import events as ev
 from prime.config import Config
 from prime.errors import ConfigError, ModelNotFound, PrimeError, ProviderError
@@ -54,13 +54,15 @@ class Finding:
 async def findings(config: Config) -> AsyncIterator[Finding]:
     """Yield the findings as the checks end, in a fixed order."""
     yield Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
-    interpreter = await _interpreter(config.python or sys.executable)
+    interpreter = await _interpreter(config.python or sys.executable, config)
     yield interpreter
     yield _home(config.home)
     with tempfile.TemporaryDirectory(prefix="prime-doctor-") as folder:
-        trial = config.model_copy(update={"home": Path(folder)})
+        trial = config.model_copy(update={"home": Path(folder, "home")})
+        work = tempfile.mkdtemp(dir=folder)
         if interpreter.level == "ok":
-            yield await _kernel(trial)
+            yield await _kernel(trial, work)
+            yield await _sandbox(trial, work)
     yield _disk(config.home)
     for finding in _programs(config):
         yield finding
@@ -83,12 +85,16 @@ async def ask(provider: Provider) -> str:
     return text_of(reply.parts).strip()
 
 
-async def _interpreter(python: str) -> Finding:
+async def _interpreter(python: str, config: Config) -> Finding:
     name = "interpreter"
     fix = f"{python} -m pip install 'ipykernel>=7,<8'"
     try:
         process = await asyncio.create_subprocess_exec(
-            python, "-c", _VERSIONS, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *(python, "-c", _VERSIONS),
+            cwd="/",  # with -c Python looks for modules in the folder where it starts
+            env=config.guest_environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
         return Finding(name, "problem", f"{python}: {error.strerror}", "pass --python with the path of an interpreter")
@@ -100,11 +106,12 @@ async def _interpreter(python: str) -> Finding:
     return Finding(name, "ok", f"Python {version}, ipykernel {ipykernel}, IPython {ipython} at {python}")
 
 
-async def _kernel(config: Config) -> Finding:
+async def _kernel(config: Config, folder: str) -> Finding:
     """Run a cell that makes a call, in a session of its own that is gone afterwards."""
     started = time.monotonic()
     try:
-        async with app.workshop(config, config.home) as shop:
+        # not in the data directory, which a sandbox hides
+        async with app.workshop(config, Path(folder)) as shop:
             code = 'await tools.write(path="a.txt", content="a")\n(await tools.read(path="a.txt")).text'
             ended = await shop.cells.run(code, None, asyncio.Event())
     except PrimeError as error:
@@ -113,6 +120,16 @@ async def _kernel(config: Config) -> Finding:
         shown = text_of(ended.shown).strip().rpartition("\n")[2]
         return Finding("kernel", "problem", f"a cell ended with {ended.status}: {shown}", "see the interpreter above")
     return Finding("kernel", "ok", f"started and ran a cell with calls in {time.monotonic() - started:.1f} s")
+
+
+async def _sandbox(config: Config, folder: str) -> Finding:
+    """Try a full one, whether it is asked for or not."""
+    try:
+        async with surroundings.sandbox(config.model_copy(update={"sandbox": "full"}), Path(folder)):
+            pass
+    except ConfigError as error:
+        return Finding("sandbox", "note" if config.sandbox == "off" else "problem", "none can be set up", str(error))
+    return Finding("sandbox", "ok", f"bubblewrap works; the setting is {config.sandbox}")
 
 
 def _home(home: Path) -> Finding:

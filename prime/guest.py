@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -16,6 +17,10 @@ PASSED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLBACKEND", "MPLCONFIGDIR"),
 )
+
+#: Those among them that list folders in which code is found. A relative entry, or an empty one, is the folder that a
+#: program starts in: then whoever wrote that folder chooses what runs, such as a ``sitecustomize.py`` in each Python.
+_SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 #: Nobody sits at this terminal: a program that would ask or page must go on or fail. Not here: ``CI``, by which test
 #: tools and builds do other things than at the user's; ``PYTHONUNBUFFERED``, which makes printing slow, and a program
@@ -46,7 +51,12 @@ def environment(inherited: Mapping[str, str], more: Iterable[str] = ()) -> dict[
     """Return the guest's whole environment: what may pass of ``inherited``, and the variables ``more`` that the user
     named, over the settings that keep programs from asking."""
     passed = {name: inherited[name] for name in (*PASSED, *more) if name in inherited}
+    passed |= {name: _absolute(passed[name]) for name in _SEARCHED if name in passed}
     return {**NON_INTERACTIVE, **passed}
+
+
+def _absolute(folders: str) -> str:
+    return os.pathsep.join(filter(os.path.isabs, folders.split(os.pathsep)))
 
 
 def limited(environment: Mapping[str, str], memory_bytes: int | None) -> Mapping[str, str]:

@@ -51,18 +51,23 @@ async def surroundings(
         ConfigError: the sandbox that is asked for cannot be set up.
     """
     mark = Mark(SESSION, str(session))
-    async with _sandbox(config, folder) as sandbox, guarding(mark, fresh=fresh):
-        environment = {**sandbox.environment(config.guest_environment), mark.variable: mark.value}
+    async with sandbox(config, folder) as view, guarding(mark, fresh=fresh):
+        environment = {**view.environment(config.guest_environment), mark.variable: mark.value}
         limited = guest.limited(environment, config.memory_limit_bytes)
-        launch = Launch(_python(config), folder, limited, sandbox=sandbox)
-        rules = Rules(config.gate, config.gate_default, sandbox.network)
+        launch = Launch(_python(config), folder, limited, sandbox=view)
+        rules = Rules(config.gate, config.gate_default, view.network)
         reach = partial(host_rule, rules, fetch.target)
-        workspace = Workspace(folder, environment, sandbox, reach=reach, permitted=permitted)
+        workspace = Workspace(folder, environment, view, reach=reach, permitted=permitted)
         yield Surroundings(rules, workspace, launch, pool)
 
 
 @asynccontextmanager
-async def _sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
+async def sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
+    """Give the sandbox for work in ``folder`` that a configuration asks for.
+
+    Raises:
+        ConfigError: it cannot be set up.
+    """
     if config.sandbox == "off":
         yield OFF
         return
@@ -77,8 +82,8 @@ async def _sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
         write=config.sandbox_write,
         modules=(Path(prime_kernel.__file__).parent, LIBRARY),
     )
-    async with bubblewrapped(wanted) as sandbox:
-        yield sandbox
+    async with bubblewrapped(wanted) as view:
+        yield view
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from command import COMMAND, environment
 from prime_kernel.marks import SESSION
 
 from prime import guest
@@ -287,6 +288,19 @@ async def test_one_that_does_not_work_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the sandbox cannot be set up here .*gone"):
         async with bubblewrapped(gone):
             pass
+
+
+def test_without_bubblewrap_nothing_runs(home: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    program = shutil.which("bwrap")
+    assert program is not None
+    hidden = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", program]
+    command = [*hidden, *COMMAND, "cell", "--sandbox", "full", "-c", "print('ran')"]
+    ran = subprocess.run(command, cwd=work, env=environment(home), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: the sandbox needs bwrap; `apt install bubblewrap`")
+    assert ran.stderr.count("\n") == 1
 
 
 async def test_a_signal_to_the_group_reaches_the_command_alone(tmp_path: Path) -> None:

@@ -267,6 +267,7 @@ def test_doctor_finds_a_good_environment_good(home: Path) -> None:
     found = {one["check"]: one["level"] for one in objects(ran.stdout)}
     assert ran.returncode == 0, ran.stdout
     assert [found[name] for name in ("python", "interpreter", "data directory", "kernel", "model")] == ["ok"] * 5
+    assert found["sandbox"] == ("ok" if shutil.which("bwrap") else "note")
     assert objects(prime(home, "sessions", "list", "--json").stdout) == []
 
 
