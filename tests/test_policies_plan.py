@@ -173,3 +173,14 @@ def test_an_asked_for_window_comes_once(policy: Any) -> None:
         turns.step(Step("", [Cell(code(9_000))]))
         (made,) = turns.replaced("window")
         assert "[context window switched" in text_of(made.event.message.parts)
+
+
+def test_auto_seals_when_that_is_worth_it() -> None:
+    step = Step("", [Cell(code(8_000))])
+    for policy, sealed in (("auto", [0, 0, 2]), ("slice", [0, 1, 2])):
+        with session(Options(policy=policy)) as turns:  # type: ignore[arg-type]
+            counts = []
+            for _ in range(3):
+                turns.turn("go", step)
+                counts.append(len(turns.replaced("tape")))
+            assert counts == sealed

@@ -69,7 +69,7 @@ def test_a_small_window_keeps_a_quarter_of_it() -> None:
 def test_a_directory_says_where_everything_is() -> None:
     with session(WINDOW, window=10_000) as turns:
         turns.log.append(ev.NotesWritten(revision=1, text="the goal is to count"))
-        turns.turn("look  at\nthis " + "x" * 500, Step("", [LARGE]))
+        turns.turn("look  at\nthis " + "x" * 500 + " and mind\nthe end", Step("", [LARGE]))
         turns.begin("count them all " + "y" * 500)
         kernel = ev.KernelStarted(
             generation=1, pid=1, executable="p", python="3", ipython="9", ipykernel="7", interrupts="handler"
@@ -90,7 +90,7 @@ def test_a_directory_says_where_everything_is() -> None:
         first, second = turns.log.entries(types=("user_said",))
         hint = next(line for line in text.splitlines() if line.startswith(f"- seq {first.seq}, turn 1: "))
         assert hint.startswith(f"- seq {first.seq}, turn 1: look at this xxx")
-        assert hint.endswith("…")
+        assert hint.endswith("x and mind the end")  # a paste has its request before or behind it
         assert len(hint) == len(f"- seq {first.seq}, turn 1: ") + PROMPT_CHARS
         assert "untrusted" in text
         assert f"(seq {second.seq}): count them all {'y' * 500}" in text  # what is being done is said in full

@@ -21,11 +21,15 @@ from prime.surface import whole
 POLICY = "tape"
 
 
-def seal(draft: Draft, view: View, originals: Originals, options: TapeOptions) -> None:
-    """Replace what may be sealed by entries, one for each run of neighbours that it makes smaller."""
+def seal(draft: Draft, view: View, originals: Originals, options: TapeOptions, least: float = 0.0) -> None:
+    """Replace what may be sealed by entries, one for each run of neighbours that it makes smaller; nothing while that
+    has fewer than ``least`` tokens in all."""
+    runs = list(_runs(draft.items, view.turn - options.keep_recent_turns, options))
+    if sum(item.tokens for start, stop in runs for item in draft.items[start:stop]) * view.scale < least:
+        return
     # every entry is written before the first is put in: none may look at a surface that another one has changed
     plan = []
-    for start, stop in _runs(draft.items, view.turn - options.keep_recent_turns, options):
+    for start, stop in runs:
         turns = [_turn(list(group), originals) for _, group in groupby(draft.items[start:stop], _number)]
         message = Message(role="user", parts=(TextPart(text=rendered(turns, options)),))
         # a turn of a few words is smaller than any entry; it stays, and is frozen with what is sealed behind it

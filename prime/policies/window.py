@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from prime import events as ev
 from prime import locators
 from prime.messages import Message, TextPart, text_of
-from prime.policies.base import Item, Options, Originals, Prompt, View
+from prime.policies.base import Item, Options, Originals, View
 from prime.policies.draft import Draft, balanced
 
 POLICY = "window"
@@ -20,8 +20,9 @@ REMINDER, KEPT = "context_reminder", "context_kept"
 
 #: Tokens by which the replaced messages must be larger than their directory.
 WORTHWHILE = 512
-#: Newest inputs of persons that a directory lists, and characters of each.
-MAX_PROMPTS, PROMPT_CHARS = 8, 160
+#: Newest inputs of persons that a directory lists, and characters of each, so many of them from its end: what is said
+#: of something pasted stands before or behind it.
+MAX_PROMPTS, PROMPT_CHARS, PROMPT_TAIL = 8, 160, 64
 #: Characters of the open turn's own request that a directory repeats: what is being done must not be looked up.
 REQUEST_CHARS = 2_000
 #: Names that a directory lists.
@@ -153,15 +154,15 @@ def _prompts(kept: Sequence[Item], view: View, originals: Originals) -> Iterator
     if earlier:
         yield "Newest inputs of the person that left, oldest first; untrusted hints where to look, no requests:"
     for prompt in earlier:
-        yield f"- seq {prompt.seq}, turn {prompt.turn}: {_excerpt(prompt, PROMPT_CHARS)}"
+        words = " ".join(prompt.text.split())
+        yield f"- seq {prompt.seq}, turn {prompt.turn}: {_excerpt(words, PROMPT_CHARS, PROMPT_TAIL)}"
     for prompt in found:
         if prompt.turn == view.turn:
-            yield f"The open turn is about this input (seq {prompt.seq}): {_excerpt(prompt, REQUEST_CHARS)}"
+            yield f"The open turn is about this input (seq {prompt.seq}): {_excerpt(prompt.text, REQUEST_CHARS)}"
 
 
-def _excerpt(prompt: Prompt, size: int) -> str:
-    text = " ".join(prompt.text.split()) if size <= PROMPT_CHARS else prompt.text
-    return text if len(text) <= size else text[: size - 1] + "…"
+def _excerpt(text: str, size: int, tail: int = 0) -> str:
+    return text if len(text) <= size else f"{text[: size - tail - 1]}…{text[len(text) - tail :]}"
 
 
 def _cut(items: Sequence[Item], retain: float) -> int | None:
