@@ -14,8 +14,10 @@ import pytest
 import prime
 from bench import scenarios as many
 from bench import scenarios_chain as chain
+from bench import scenarios_pasted as floods
 from bench.context import ARMS, MAX_STEPS, SCENARIOS
-from bench.oracle import Oracle, Scenario
+from bench.oracle import Oracle
+from bench.script import Scenario
 from prime.ledger import words
 from prime.log import read
 from prime.projection import message
@@ -34,7 +36,7 @@ SMALL: dict[str, Callable[[], Scenario]] = {
     "s13": lambda: replace(many.s13(), window=10_000),
     "s14b": lambda: replace(many.s14b(), window=10_000),
     "s15": lambda: replace(many.s15(), window=10_000),
-    "x1": lambda: replace(many.x1(16, 6_000), window=12_000),
+    "x1": lambda: replace(floods.x1(16, 6_000), window=12_000),
 }
 
 
@@ -113,7 +115,7 @@ async def test_a_request_begins_with_the_one_before_up_to_what_the_log_names(
             assert (await agent.ask(turn.prompt)).reason == "completed"
     with Sessions(home).read(agent.session) as store:
         sent = requests(store)
-    assert len(sent) == len(oracle.ledger.lines)
+    assert len(sent) == len(oracle.trail.ledger.lines) + oracle.refusals
     for before, after in pairwise(sent):
         assert after.bytes.startswith(before.bytes[: before.kept])
         assert diverged(before, after) == before.kept

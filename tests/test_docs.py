@@ -78,10 +78,13 @@ def test_ci_runs_the_set_up_commands_of_the_readme() -> None:
     assert [command for command in commands if command not in ci] == []
 
 
-def test_figures_are_those_of_the_committed_result() -> None:
-    result = json.loads(figures.RESULT.read_text())
-    assert figures.table(result) in README
-    assert all(row["samples"] for row in result["rows"])
+@pytest.mark.parametrize("place", figures.PLACES, ids=lambda place: f"{place.page.stem} {place.mark}")
+def test_figures_are_those_of_the_committed_result(place: figures.Place) -> None:
+    assert f"<!-- {place.mark} -->\n{place.text()}\n<!-- /{place.mark} -->" in place.page.read_text()
+
+
+def test_the_committed_result_of_the_kernel_has_its_samples() -> None:
+    assert all(row["samples"] for row in json.loads((figures.RESULTS / "kernel.json").read_text())["rows"])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
