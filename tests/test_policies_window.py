@@ -16,7 +16,17 @@ from prime.messages import CallPart, Message, TextPart, text_of
 from prime.originals import StoredOriginals
 from prime.policies.base import Options
 from prime.policies.draft import Draft, balanced
-from prime.policies.window import MAX_PROMPTS, PROMPT_CHARS, REMINDER, STUB_FROM, directory, shorten, switch
+from prime.policies.window import (
+    MAX_NAMES,
+    MAX_PROMPTS,
+    PROMPT_CHARS,
+    REMINDER,
+    STUB_FROM,
+    directory,
+    remind,
+    shorten,
+    switch,
+)
 
 WINDOW = Options(policy="window", retain=1_000, lead=0)
 #: About 1,000 tokens.
@@ -123,6 +133,20 @@ def test_names_alive_are_listed_with_their_types() -> None:
         assert "\njob 1\n" in text
 
 
+def test_what_just_fits_a_directory_is_whole_and_what_is_open_is_no_hint() -> None:
+    with session(WINDOW) as turns:
+        turns.turn("e" * PROMPT_CHARS)
+        turns.log.append(ev.NotesWritten(revision=1, text=""))
+        turns.begin("the open one")
+        names = [(f"n{number}", "int") for number in range(MAX_NAMES)]
+        view = replace(turns.context.view(), names=names)
+        text = directory([], view, StoredOriginals(turns.log.entries))
+    assert f"turn 1: {'e' * PROMPT_CHARS}\n" in text
+    assert f"n{MAX_NAMES - 1}: int. Values" in text
+    assert "There is no note yet" in text
+    assert text.count("the open one") == 1
+
+
 def test_only_the_newest_inputs_are_listed_oldest_first() -> None:
     with session(WINDOW) as turns:
         for number in range(20):
@@ -146,6 +170,57 @@ def test_a_switch_that_would_not_shrink_is_refused_and_says_so_once() -> None:
         (notice,) = turns.log.entries(types=("notice_given",))
         assert notice.event.about == "context_kept"
         assert "Nothing could leave" in turns.texts()[-3]
+
+
+def test_a_switch_that_saves_less_than_it_is_worth_is_refused() -> None:
+    """Two steps of the same shape, one a little larger than a directory and one much larger."""
+    for size, switched in ((1_500, False), (9_000, True)):
+        with session(WINDOW) as turns:
+            turns.begin("go")
+            turns.step(Step("", [Cell(code(size))]))
+            turns.step(Step("", [Cell()]))
+            draft = Draft(view := turns.context.view())
+            gone = sum(item.tokens for item in draft.items[:-2])
+            told = directory(draft.items[-2:], view, StoredOriginals(turns.log.entries))
+            assert gone > view.measure(Message(role="user", parts=(TextPart(text=told),))), "it would be smaller"
+            assert switch(draft, view, StoredOriginals(turns.log.entries), 0) is switched
+
+
+def test_what_stays_is_measured_as_the_model_counts() -> None:
+    with session(WINDOW) as turns:
+        turns.begin("go")
+        fill(turns, 8)
+        kept = []
+        for scale in (1.0, 2.0):
+            draft = Draft(view := replace(turns.context.view(), scale=scale))
+            assert switch(draft, view, StoredOriginals(turns.log.entries), 4_000)
+            kept.append(sum(item.tokens for item in draft.items[1:]))
+        assert kept[1] < 0.7 * kept[0]
+
+
+def test_who_is_past_the_threshold_is_not_reminded() -> None:
+    with session(Options(policy="window", lead=16_384), window=8_000) as turns:
+        turns.begin("words of a person that stay " * 1_500)
+        turns.send()
+        assert turns.sizes[-1] > 6_400
+        assert (directories(turns), reminders(turns)) == ([], [])
+
+
+def test_a_seal_begins_no_new_window() -> None:
+    """Under ``auto`` a turn may be sealed after the reminder; the window is still the same."""
+    with session(Options(policy="window")) as turns:
+        turns.turn("first", Step("", [LARGE]))
+        turns.begin("second")
+        turns.log.append(ev.NoticeGiven(about=REMINDER, text="the note"))
+        view = replace(turns.context.view(), window=16_000, used=12_000)
+        again, fresh = Draft(view), Draft(view)
+        sealed = Message(role="user", parts=(TextPart(text="sealed"),))
+        for draft, policy in ((again, "tape"), (fresh, "window")):
+            draft.replace(1, 4, sealed, policy)
+            draft.used = 12_000.0
+            remind(draft, view, Options(policy="window"))
+        assert [type(each).__name__ for each in again.operations] == ["SurfaceReplaced"]
+        assert [type(each).__name__ for each in fresh.operations] == ["SurfaceReplaced", "NoticeGiven"]
 
 
 @pytest.mark.parametrize("retain", [1_000, 3_500], ids=["the reminder leaves", "it is among the newest"])
