@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from turns import session
 from watch import happened
 
-from prime.messages import Message, TextPart
+from prime import events as ev
+from prime.messages import Message, TextPart, Usage
+from prime.policies.base import Options
 from prime.testing import scripted
 from prime.tokens import MARGIN, estimate, estimate_message
 
@@ -52,3 +55,22 @@ def test_the_estimate_weighs_digits_and_scripts() -> None:
     assert estimate("漢" * 100) == pytest.approx(62)
     assert estimate("a1漢") == pytest.approx(1 / 4.2 + 1 + 0.62)
     assert MARGIN == 1.25
+
+
+@pytest.mark.parametrize(("prompt", "scale"), [(10**6, 3.0), (1, 0.5), (0, 1.0)])
+def test_before_the_first_report_there_is_a_margin_and_no_report_moves_the_estimate_too_far(
+    prompt: int, scale: float
+) -> None:
+    with session(Options(policy="transcript")) as turns:
+        turns.begin("word " * 1_000)
+        turns.send()
+        fixed = estimate(turns.header.system) + estimate(str(turns.header.tools[0]))
+        said = estimate_message(turns.requests[0].messages[0])
+        assert turns.context.used() == round((fixed + said) * MARGIN)
+        usage = Usage(input=prompt, output=7)
+        turns.log.append(ev.ModelReplied(parts=(), stop="end", model="m", usage=usage), ev.StepEnded(outcome="done"))
+        turns.say("word " * 1_000)
+        assert turns.context.used() == prompt + 7 + round(said * scale)
+        turns.send()
+        turns.log.append(ev.StepEnded(outcome="failed"))
+        turns.end()
