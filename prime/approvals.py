@@ -120,6 +120,9 @@ def _names(path: str, workspace: Workspace) -> Iterator[str]:
     """Yield the path as it is called, and what is there when every link is followed."""
     called = os.path.normpath(os.path.join(workspace.cwd, os.path.expanduser(path)))
     yield called
-    real = os.path.realpath(called) if "\0" not in called else called
+    try:
+        real = os.path.realpath(called)
+    except (OSError, ValueError):  # it changes this very moment, or no file can have that name
+        return
     if real != called:
         yield real

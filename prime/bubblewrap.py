@@ -12,8 +12,8 @@ import pwd
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,6 +151,38 @@ class Bubblewrap:
         if below and any(each.hides and each.inside.is_relative_to(real) for each in self._mounts):
             raise ToolFailed("denied", f"some of {name} is hidden by the sandbox; name a folder further down")
 
+    @contextmanager
+    def pinned(self, path: Path, *, write: bool = False) -> Iterator[Path]:
+        real = Path(os.path.realpath(path))
+        if self.level != "full":
+            yield real
+            return
+        self.check(real, write=write)
+        # held open: cells may put links in the place of folders at any moment
+        held = self._folder(real.parent) if write else os.open(real, os.O_PATH)
+        try:
+            self.check(_place(held), write=write)
+            yield Path(f"/proc/self/fd/{held}", real.name if write else "")
+        finally:
+            os.close(held)
+
+    def _folder(self, path: Path) -> int:
+        """Open a folder, made if need be, without following links from where it may be changed."""
+        there = next(each for each in (path, *path.parents) if each.exists())
+        folder = os.open(there, os.O_PATH | os.O_DIRECTORY)
+        try:
+            for name in path.relative_to(there).parts:
+                self.check(_place(folder), write=True)
+                with suppress(FileExistsError):  # somebody was faster
+                    os.mkdir(name, dir_fd=folder)
+                inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+        except BaseException:
+            os.close(folder)
+            raise
+        return folder
+
     def _at(self, path: Path) -> _Mount | None:
         """Return the mount that shows what is called ``path`` inside; None for the file system itself."""
         return next((mount for mount in reversed(self._mounts) if path.is_relative_to(mount.inside)), None)
@@ -228,6 +260,10 @@ async def _output(command: Sequence[str], environment: Mapping[str, str]) -> tup
             process.kill()
             await process.wait()
     return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+
+
+def _place(descriptor: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))
 
 
 def _last(printed: str) -> str:

@@ -1,13 +1,15 @@
 """What the agent's processes, and the tools that act for it, may see and change of this machine.
 
 A :class:`Sandbox` is asked in two places: whatever starts a process for the agent passes its command through
-:meth:`Sandbox.command`, and whatever touches a file for it asks :meth:`Sandbox.outside` and :meth:`Sandbox.check`, so
-that tools in the host have the view that cells have.
+:meth:`Sandbox.command`, and whatever touches a file for it asks :meth:`Sandbox.outside`, :meth:`Sandbox.check`
+and :meth:`Sandbox.pinned`, so that tools in the host have the view that cells have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -59,6 +61,17 @@ class Sandbox(Protocol):
         """
         ...
 
+    def pinned(self, path: Path, *, write: bool = False) -> AbstractContextManager[Path]:
+        """Give, for the block, a path to the file that is at ``path`` now, links followed, which leads nowhere else
+        whatever becomes of the folders and links on the way: what was checked is what is used. With ``write`` it is a
+        path for changing or replacing the file, or making it.
+
+        Raises:
+            ToolFailed: ``denied``.
+            OSError: there is none.
+        """
+        ...
+
 
 class _Off:
     """No sandbox: everything is as it is for the host."""
@@ -80,6 +93,10 @@ class _Off:
 
     def check(self, path: Path, *, write: bool = False, below: bool = False) -> None:
         pass
+
+    @contextmanager
+    def pinned(self, path: Path, *, write: bool = False) -> Iterator[Path]:
+        yield Path(os.path.realpath(path))  # nobody else but the user could put something in its place
 
 
 #: What there is without a sandbox.

@@ -248,6 +248,7 @@ async def test_what_a_call_is_about_is_read_from_its_arguments() -> None:
     assert decided("deny * path=other", write, patch=patch) == "allow"
     assert decided("deny * path=src", read, paths=["a", "src/b"]) == "deny"
     assert decided("deny * path=src", bash, command="true", cwd="src") == "deny"
+    assert decided("deny * path=src", read, path="src/\0") == "deny"
     assert decided("deny * host=a.org", fetch, url="http://user@A.org.:80/x") == "deny"
     assert decided("deny * host=a.org", fetch, url="http://[") == "allow"
     assert decided("deny * command=rm*", bash, command="ls; rm x") == "deny"

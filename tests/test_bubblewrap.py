@@ -28,6 +28,7 @@ from prime.errors import ConfigError, ToolFailed
 from prime.events import CellEnded
 from prime.messages import text_of
 from prime.sessions import Sessions
+from prime.tools.files import replace
 from prime.tools.workspace import Workspace
 
 if shutil.which("bwrap") is None:
@@ -315,6 +316,82 @@ async def test_a_signal_to_the_group_reaches_the_command_alone(tmp_path: Path) -
     os.killpg(process.pid, signal.SIGTERM)
     assert await process.stdout.read() == b"asked\n"
     assert await process.wait() == 7
+
+
+async def test_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
+    work, data, host = (tmp_path / name for name in ("work", "data", "host"))
+    for folder in (work / "folder", data, host):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(f"of {folder.name}")
+
+    def swap() -> None:
+        """Put a link to the host's folder in the place of the workspace's, as a cell can at any moment."""
+        (work / "folder").rename(work / "moved")
+        (work / "folder").symlink_to(host)
+
+    def unswap() -> None:
+        (work / "folder").unlink()
+        (work / "moved").rename(work / "folder")
+
+    async with bubblewrapped(Wanted("full", work, data, sys.executable, {"PATH": os.environ["PATH"]})) as sandbox:
+        workspace = Workspace(work, sandbox=sandbox)
+        found = workspace.resolve("folder/file")
+        with workspace.reading(found) as place:
+            swap()
+            assert place.read_text() == "of folder"
+        with pytest.raises(ToolFailed, match="hidden by the sandbox"), workspace.reading(found):
+            pass
+        with pytest.raises(ToolFailed, match="hidden by the sandbox"), workspace.writing(found):
+            pass
+        unswap()
+        with workspace.writing(found) as place:
+            swap()
+            replace(place, b"changed")
+        unswap()
+        with workspace.writing(workspace.resolve("folder/new/deep/file")) as place:
+            (work / "folder" / "new").rename(work / "folder" / "old")
+            (work / "folder" / "new").symlink_to(host)
+            replace(place, b"new")
+    assert (host / "file").read_text() == "of host"
+    assert sorted(host.iterdir()) == [host / "file"]
+    assert (work / "folder" / "file").read_text() == "changed"
+    assert (work / "folder" / "old" / "deep" / "file").read_text() == "new"
+
+
+async def test_a_cell_that_swaps_folders_under_a_tool_gets_nowhere(home: Path, tmp_path: Path, victim: Victim) -> None:
+    work, secret = tmp_path / "work", Path.home() / f".prime-repl-swap-{os.getpid()}"
+    for folder in (work / "real", secret):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("mine" if folder != secret else SECRET)
+    code = f"""
+import os, threading
+os.symlink({str(secret)!r}, "link")
+os.rename("real", "place")
+stop = False
+def swap():
+    while not stop:
+        os.rename("place", "real"); os.rename("link", "place"); os.rename("place", "link"); os.rename("real", "place")
+thread = threading.Thread(target=swap)
+thread.start()
+seen = set()
+for _ in range(60):
+    for call in ("read('place/file')", "write('place/new', 'x')", "grep('.', 'place')"):
+        try:
+            seen.add(str(await eval("tools." + call)))
+        except ToolCallError as error:
+            seen.add(error.code)
+stop = True
+thread.join()
+print(seen)
+"""
+    try:
+        async with shop(home, work) as opened:
+            shown = await said(opened, code)
+        assert "mine" in shown
+        assert SECRET not in shown
+        assert sorted(secret.iterdir()) == [secret / "file"]
+    finally:
+        shutil.rmtree(secret)
 
 
 async def test_hidden_places_have_no_other_names(tmp_path: Path) -> None:

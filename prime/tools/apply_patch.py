@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +101,10 @@ def apply_patch(workspace: Workspace, patch: str) -> Patched:
     """
     sections = parse(patch)
     wanted = (path for section in sections for path in (section.path, section.move_to) if path is not None)
-    plan = _Plan(workspace)
     with ExitStack() as stack:
-        for path in _distinct(workspace, wanted):
-            stack.enter_context(workspace.writing(path))
+        plan = _Plan(
+            workspace, {path: stack.enter_context(workspace.writing(path)) for path in _distinct(workspace, wanted)}
+        )
         files = [plan.take(section) for section in sections]
         plan.permit()
         make(plan.changes())
@@ -118,10 +118,12 @@ def _distinct(workspace: Workspace, paths: Iterable[str]) -> list[Path]:
 
 
 class _Plan:
-    """The files of a patch as they will be after the sections that were taken, by their real paths."""
+    """The files of a patch as they will be after the sections that were taken, by their real paths. ``places`` are the
+    paths by which those are read and written."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, places: Mapping[Path, Path]) -> None:
         self._workspace = workspace
+        self._places = places
         self._files: dict[Path, _File] = {}
 
     def take(self, section: Section) -> PatchedFile:
@@ -148,7 +150,7 @@ class _Plan:
     def changes(self) -> list[Change]:
         """Return what there is to do on the disk."""
         return [
-            Change(path, file.name, file.before, file.after, file.like)
+            Change(self._places[path], file.name, file.before, file.after, self._places[file.like])
             for path, file in self._files.items()
             if file.before != file.after
         ]
@@ -205,8 +207,13 @@ class _Plan:
         target = self._workspace.resolve(path)
         name, real = self._workspace.name(target), Path(os.path.realpath(target))
         if real not in self._files:
-            with failures(name):
-                before = existing_file(self._workspace, path).read_bytes() if target.exists() else None
+            if (place := self._places.get(real)) is None:
+                raise ToolFailed("stale", f"{name} has just become another file; try again")
+            before = None
+            if target.exists():
+                existing_file(self._workspace, path)
+                with failures(name):
+                    before = place.read_bytes()
             if before is not None:
                 self._workspace.expect(target, fingerprint(before))
             self._files[real] = _File(name, before, before, real)

@@ -23,8 +23,8 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
         raise ToolFailed("no_change", "old and new are the same text")
     target = existing_file(workspace, path)
     name = workspace.name(target)
-    with workspace.writing(target), failures(name):
-        before = target.read_bytes()
+    with failures(name), workspace.writing(target) as place:
+        before = place.read_bytes()
         file = decode(before, name)
         workspace.expect(target, fingerprint(before))
         text, piece = unix(file.raw), unix(old)
@@ -40,6 +40,6 @@ def edit(workspace: Workspace, path: str, old: str, new: str, replace_all: bool 
         raw = replaced(file.raw, starts, len(piece), unix(new).replace("\n", file.newline))
         data = file.encode(raw, name)
         workspace.permit(target, unix(raw))
-        replace(target, data)
+        replace(place, data)
         workspace.saw(target, fingerprint(data))
     return Written(path=name, operation="update", diff=unified(text, unix(raw), name), replaced=len(starts))

@@ -89,19 +89,19 @@ def missing(workspace: Workspace, path: Path) -> ToolFailed:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file so that every reader sees the old content or the new one, never a part.
+    """Write the file at ``path``, which is no link, so that every reader sees the old content or the new one, never a
+    part.
 
-    The file behind a symlink is replaced, its permissions kept and, where allowed, its owner. Parent folders are made.
-    A hard link to the old content keeps the old content.
+    Its permissions are kept and, where allowed, its owner. Parent folders are made. A hard link to the old content
+    keeps that.
 
     Raises:
         OSError: it could not be written; the old content stands.
     """
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = stage(target, data, like=target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = stage(path, data, like=path)
     try:
-        draft.replace(target)
+        draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise

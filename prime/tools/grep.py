@@ -200,11 +200,12 @@ class _Search:
 
     def _look_into(self, name: str) -> None:
         try:
-            with open(name, "rb") as file:
-                head = file.read(3)
-            codec = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-            with open(name, encoding=codec, errors="replace", newline="\n") as lines:
-                self.found += self._matches(self.workspace.name(Path(name)), lines)
+            with self.workspace.reading(Path(name)) as place:
+                with open(place, "rb") as file:
+                    head = file.read(3)
+                codec = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+                with open(place, encoding=codec, errors="replace", newline="\n") as lines:
+                    self.found += self._matches(self.workspace.name(Path(name)), lines)
         except _Binary:
             return
         except OSError:

@@ -84,20 +84,22 @@ def read(
     """
     found = existing_file(workspace, path)
     name = workspace.name(found)
-    with failures(name):
-        with found.open("rb") as file:
+    with failures(name), workspace.reading(found) as place:
+        with place.open("rb") as file:
             head = file.read(_CHUNK)
         media_type = _media_type(head)
         if media_type is not None:
-            return _picture(workspace, found, media_type)
+            picture, digest = _picture(place, name, media_type)
+            workspace.saw(found, digest)
+            return picture
         mark, codec = mark_of(head)
         if codec is None and is_binary(head):
             raise ToolFailed("binary", f"{name} is a binary file; open it with a program that knows the format")
         try:
-            window, digest = _scan(found, codec or "utf-8", len(mark), (offset, limit))
+            window, digest = _scan(place, codec or "utf-8", len(mark), (offset, limit))
         except _Undecodable as error:
             codec = codec or guess(error.data, error.position, name)
-            window, digest = _scan(found, codec, len(mark), (offset, limit), errors="replace")
+            window, digest = _scan(place, codec, len(mark), (offset, limit), errors="replace")
     workspace.saw(found, digest)
     return TextWindow(
         path=name,
@@ -116,13 +118,13 @@ def _media_type(head: bytes) -> str | None:
     return next((media_type for signature, media_type in _SIGNATURES if head.startswith(signature)), None)
 
 
-def _picture(workspace: Workspace, path: Path, media_type: str) -> Picture:
-    size, name = path.stat().st_size, workspace.name(path)
+def _picture(path: Path, name: str, media_type: str) -> tuple[Picture, str]:
+    size = path.stat().st_size
     if size > IMAGE_LIMIT:
         raise ToolFailed("too_large", f"{name} has {size:,} bytes, over the {IMAGE_LIMIT:,} of a picture; shrink it")
     data = path.read_bytes()
-    workspace.saw(path, fingerprint(data))
-    return Picture(path=name, media_type=media_type, bytes=len(data), image=base64.b64encode(data).decode())
+    picture = Picture(path=name, media_type=media_type, bytes=len(data), image=base64.b64encode(data).decode())
+    return picture, fingerprint(data)
 
 
 class _Undecodable(Exception):

@@ -111,18 +111,28 @@ class Workspace:
         self._permitted(self.name(path), text)
 
     @contextmanager
-    def writing(self, path: Path) -> Iterator[None]:
-        """Keep every other writer of the same file out, whichever agent or thread it belongs to.
+    def reading(self, path: Path) -> Iterator[Path]:
+        """Give the path by which the file is read: what it leads to does not change within the block.
+
+        Raises:
+            ToolFailed: ``denied`` for a file that the sandbox hides.
+        """
+        with self._sandbox.pinned(path) as place:
+            yield place
+
+    @contextmanager
+    def writing(self, path: Path) -> Iterator[Path]:
+        """Keep every other writer of the same file out, whichever agent or thread it belongs to, and give the path by
+        which it is read and written: that of the file itself, when ``path`` is a link to it.
 
         Raises:
             ToolFailed: ``denied`` for a file that the sandbox does not let change.
         """
-        self._sandbox.check(path, write=True)
         key = os.path.realpath(path)
         with _locks_guard:
             lock = _locks.setdefault(key, threading.Lock())
-        with lock:
-            yield
+        with lock, self._sandbox.pinned(path, write=True) as place:
+            yield place
 
 
 def hasher() -> hashlib.blake2b:

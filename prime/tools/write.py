@@ -44,19 +44,20 @@ def write(workspace: Workspace, path: str, content: str) -> Written:
     """
     target = workspace.resolve(path)
     name = workspace.name(target)
-    with workspace.writing(target), failures(name):
-        if not target.exists():
+    with failures(name), workspace.writing(target) as place:
+        if not place.exists():
             data = content.encode()
             workspace.permit(target, unix(content))
-            replace(target, data)
+            replace(place, data)
             workspace.saw(target, fingerprint(data))
             return Written(path=name, operation="create", diff=unified("", content, name), replaced=0)
-        before = existing_file(workspace, path).read_bytes()
+        existing_file(workspace, path)
+        before = place.read_bytes()
         old = decode(before, name)
         workspace.expect(target, fingerprint(before))
         data = old.encode(unix(content).removeprefix("\ufeff").replace("\n", old.newline), name)
         workspace.permit(target, unix(content))
-        replace(target, data)
+        replace(place, data)
         workspace.saw(target, fingerprint(data))
         diff = unified(unix(old.raw), unix(content), name)
         return Written(path=name, operation="update", diff=diff, replaced=1)
