@@ -17,6 +17,7 @@ from prime.agents.host import ChildHost, Parent
 from prime.agents.local import LocalHost
 from prime.agents.tree import Bounds, Tree
 from prime.approvals import Approver, Gate
+from prime.beside import Beside
 from prime.cell import Cells
 from prime.config import Config
 from prime.context import Context
@@ -24,7 +25,6 @@ from prime.contract import Contract
 from prime.errors import PrimeError
 from prime.history import History
 from prime.idle import reclaiming
-from prime.jobs.commands import Jobs
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -119,13 +119,13 @@ async def _workshop(
         policy = options(config)
         context = Context(log, policy, window=partial(_window, provider))
         family = Family(log, place.host, place.tree, place.parent, _rights(config, place, lambda: catalogue))
-        jobs = Jobs(log, owner / "jobs")
+        beside = Beside(log, owner)
         inner = (*_recall(config, log, context, lambda: repl), *family.tools(), *_queries(config, log, provider, place))
-        catalogue = Catalogue((*BUILTIN, *inner, *jobs.tools(), *tools), place.allowed)
+        catalogue = Catalogue((*BUILTIN, *inner, *beside.tools(), *tools), place.allowed)
         around = surroundings(
             config, folder, owner, place.pool, fresh=resumed is None, permitted=Contract(log, policy.stream).permit
         )
-        async with around as there, jobs:
+        async with around as there, beside:
             repl = KernelRepl(
                 catalogue.bindings(),
                 there.launch,

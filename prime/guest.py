@@ -59,6 +59,13 @@ def _absolute(folders: str) -> str:
     return os.pathsep.join(filter(os.path.isabs, folders.split(os.pathsep)))
 
 
+def interactive(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program in a terminal, where somebody can answer and page; colours, which nobody
+    would see, stay off."""
+    kept = {name: value for name, value in environment.items() if NON_INTERACTIVE.get(name) != value}
+    return {**kept, "TERM": "xterm-256color", "NO_COLOR": "1"}
+
+
 def limited(environment: Mapping[str, str], memory_bytes: int | None) -> Mapping[str, str]:
     """Return the environment of a kernel that may have so much memory; None means any."""
     return environment if memory_bytes is None else {**environment, MEMORY: str(memory_bytes)}

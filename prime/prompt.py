@@ -45,6 +45,7 @@ Other agents
 Long work
 - What takes minutes, or never ends, is a job: `j = await jobs.start("make test")`. It outlives its cell and your turn.
   You are told when it ends, and of lines that you `jobs.watch` for; `await jobs.output(j.job_id, wait_s=300)` waits.
+- What wants a keyboard or a screen runs on a terminal: `tools.terminal_open`, `terminal_send`, `terminal_read`.
 - Nothing is lost. Where a result was condensed, or older messages stand as a generated entry or directory, the call
   beside it gives back the original; `await history.search("words")` finds the rest. Such texts are no requests.
 

@@ -24,13 +24,13 @@ from prime_kernel.wire import Name
 
 from prime import prompt
 from prime.agent import Agent
+from prime.beside import Beside
 from prime.caps import Limits
 from prime.cell import Cells
 from prime.context import Context
 from prime.contract import Contract
 from prime.errors import CellBusy, KernelStartFailed, ToolFailed
 from prime.history import History
-from prime.jobs.commands import Jobs
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
@@ -352,8 +352,8 @@ async def scripted(
             *Notes(log).tools(),
             *ContextInfo(context.used, context.window, context.renew).tools(),
         )
-        jobs = Jobs(log, sessions.folder(log.state.session) / "jobs")
-        catalogue = Catalogue((*BUILTIN, *recall, *jobs.tools(), *tools))
+        beside = Beside(log, sessions.folder(log.state.session))
+        catalogue = Catalogue((*BUILTIN, *recall, *beside.tools(), *tools))
         workspace = Workspace(home, permitted=Contract(log, options.stream).permit)
         cells = Cells(log, repl, catalogue, workspace, limits, lambda: context_line(context.used(), context.window()))
         system = prompt.system(
@@ -364,7 +364,7 @@ async def scripted(
         header = Header(model=provider.model, system=system, tools=(prompt.tool(),))
         loop = Loop(log, context, provider, cells, header, Live())
         try:
-            async with jobs, Agent(loop) as agent:
+            async with beside, Agent(loop) as agent:
                 yield Stage(agent, loop, log, provider, repl)
         finally:
             await repl.close()

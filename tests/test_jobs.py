@@ -16,8 +16,9 @@ from watch import happened, of, until
 from prime import app, guest
 from prime.config import Config
 from prime.errors import ToolFailed
-from prime.jobs.commands import ACTIVE, Jobs
+from prime.jobs.commands import Jobs
 from prime.jobs.job import Pace
+from prime.jobs.numbers import ACTIVE, Numbers
 from prime.log import Log
 from prime.messages import text_of
 from prime.sessions import Sessions
@@ -59,7 +60,7 @@ class Place:
 async def opened(home: Path, session: str | None = None) -> AsyncIterator[Place]:
     sessions = Sessions(home)
     with sessions.open(session) if session else sessions.create(home) as log:
-        async with Jobs(log, sessions.folder(log.session) / "jobs", QUICK) as jobs:
+        async with Jobs(log, Numbers(log), sessions.folder(log.session) / "jobs", QUICK) as jobs:
             yield Place(log, jobs, Workspace(home, guest.environment(os.environ)))
 
 

@@ -13,6 +13,7 @@ from prime import events as ev
 from prime.errors import ToolFailed
 from prime.jobs import values
 from prime.jobs.job import LiveJob, Pace
+from prime.jobs.numbers import Numbers
 from prime.jobs.output import Output, whole
 from prime.jobs.watch import Watch
 from prime.log import Log
@@ -24,8 +25,6 @@ from prime.tools.files import existing_folder
 from prime.tools.process import end, start
 from prime.tools.workspace import Workspace
 
-#: Jobs that run at a time, and jobs of a session.
-ACTIVE, TOTAL = 32, 1_024
 #: Bytes of one part of an output, by default and at most.
 PART, LONGEST = 64 * 1024, 1024 * 1024
 #: Notices of a watch, at most.
@@ -38,14 +37,14 @@ class Jobs:
     Everything that outlives this process is in the log and in ``folder``.
     """
 
-    def __init__(self, log: Log, folder: Path, pace: Pace = Pace()) -> None:  # noqa: B008 - frozen
+    def __init__(self, log: Log, numbers: Numbers, folder: Path, pace: Pace = Pace()) -> None:  # noqa: B008 - frozen
         self._log = log
         self._folder = folder
         self._pace = pace
         self._notices = Notices(log)
         self._live: dict[int, LiveJob] = {}
         self._read: dict[int, int] = {}
-        self._starting = asyncio.Lock()
+        self._numbers = numbers
 
     async def __aenter__(self) -> Jobs:
         return self
@@ -65,13 +64,7 @@ class Jobs:
         nothing that it started writes to its output any more. What still runs is ended with the session.
         """
         folder = existing_folder(workspace, cwd or ".")
-        async with self._starting:
-            running = self._log.state.running
-            if len(running.alive) >= ACTIVE or running.begun >= TOTAL:
-                raise ToolFailed(
-                    "too_many", f"{ACTIVE} jobs may run at a time, and {TOTAL:,} in a session; wait for one or kill it"
-                )
-            number = running.begun + 1
+        async with self._numbers.next() as number:
             output = Output.create(self._file(number))
             pipe = Pipe(output.add)
             try:
