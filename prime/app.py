@@ -243,6 +243,8 @@ class _Household:
                 shop.cells.catalogue.bindings(),
                 visible_output_bytes=limits.visible_output_bytes,
                 cell_timeout_s=limits.cell_timeout_s,
+                sandbox=config.sandbox,
+                network=config.network,
             )
             header = Header(model=provider.model, system=system, tools=(prompt.tool(),), parameters=parameters(config))
             allowance = partial(self._tree.stop, child=child)

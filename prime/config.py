@@ -219,6 +219,11 @@ class Config(BaseModel):
     keys: Variables = Field(default_factory=_no_variables, repr=False)
     guest_environment: Variables = Field(default_factory=_no_variables, repr=False)
 
+    @property
+    def network(self) -> bool:
+        """Whether cells reach the network."""
+        return self.sandbox == "off" or (self.sandbox == "full" and self.sandbox_network)
+
 
 #: Settings by name, as files and ``PRIME_REPL_NAME`` variables give them.
 SETTINGS = tuple(name for name in Config.model_fields if name not in ("keys", "guest_environment"))

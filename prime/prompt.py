@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from prime_kernel.wire import Binding
 
 from prime.messages import ToolSpec
+from prime.sandbox import Level
 
 REPL = "repl"
 
@@ -27,7 +28,7 @@ How the kernel behaves
   of calls; a cell for each call wastes your time and your context.
 - A syntax error runs nothing. An error keeps everything done before it: fix and go on, do not start over.
 - A cell is stopped after {timeout:g} s; names survive that unless you are told that the kernel was restarted.
-- Values of variables do not follow the world: after a file changed, read it again.
+- Values of variables do not follow the world: after a file changed, read it again.{held}
 
 Calls
 - The functions below exist in every cell. Each gives a `Call` that starts at once: `r = await tools.read(path="a.py")`;
@@ -54,15 +55,29 @@ something could not be done, say so.
 
 {sdk}"""
 
+_SANDBOX = """
+- You are in a sandbox: nothing but the working folder can be changed. `~` and `/tmp` are empty at first and vanish with
+  the session."""
+_NO_NETWORK = """
+- There is no network."""
+
 _DESCRIPTION = (
     "Run one Python cell in the persistent IPython kernel and get back what it shows. Names live on between cells. "
     "Batch: call `tools.*` many times in one cell, reduce the results in code, show only what matters."
 )
 
 
-def system(bindings: Sequence[Binding], *, visible_output_bytes: int, cell_timeout_s: float) -> str:
-    """Return the system prompt; the two figures are the settings in force."""
-    return _CONTRACT.format(visible=visible_output_bytes, timeout=cell_timeout_s, sdk=sdk(bindings))
+def system(
+    bindings: Sequence[Binding],
+    *,
+    visible_output_bytes: int,
+    cell_timeout_s: float,
+    sandbox: Level = "off",
+    network: bool = True,
+) -> str:
+    """Return the system prompt; the two figures and the sandbox are the settings in force."""
+    held = (_SANDBOX * (sandbox == "full")) + (_NO_NETWORK * (not network))
+    return _CONTRACT.format(visible=visible_output_bytes, timeout=cell_timeout_s, held=held, sdk=sdk(bindings))
 
 
 def sdk(bindings: Sequence[Binding]) -> str:

@@ -77,7 +77,7 @@ async def sandbox(config: Config, folder: Path) -> AsyncIterator[Sandbox]:
         home=config.home,
         python=_python(config),
         environment=config.guest_environment,
-        network=config.sandbox == "full" and config.sandbox_network,
+        network=config.network,
         read=config.sandbox_read,
         write=config.sandbox_write,
         modules=(Path(prime_kernel.__file__).parent, LIBRARY),

@@ -225,6 +225,25 @@ async def test_what_goes_on_inside_can_be_seen_and_stopped(home: Path, tmp_path:
         assert await said(opened, "x") == "1"
 
 
+async def test_jobs_are_inside_too(home: Path, tmp_path: Path, victim: Victim) -> None:
+    async with shop(home, tmp_path / "work") as opened:
+        source = ESCAPES["connect"].format(port=victim.port)
+        code = f"job = await jobs.start({f'{sys.executable} -c {source!r}; touch /etc/x; ls ~'!r})\n"
+        shown = await said(opened, f"{code}print((await jobs.output(job.job_id, wait_s=60)).text)")
+        assert "ConnectionRefusedError" in shown
+        assert "Read-only file system" in shown
+        await said(opened, "job = await jobs.start('sleep 613')\nprint(await jobs.kill(job.job_id))")
+        assert not any("613" in process.cmdline() for process in psutil.process_iter() if _marked(process, home))
+
+
+async def test_an_idle_kernel_is_ended_and_its_variables_come_back(home: Path, tmp_path: Path) -> None:
+    async with shop(home, tmp_path / "work", kernel_idle_s=0.3) as opened:
+        assert await said(opened, "kept = 5\nkept") == "5"
+        (started,) = opened.log.entries(types=("kernel_started",))
+        await asyncio.to_thread(psutil.Process(started.event.pid).wait, 20)
+        assert (await said(opened, "kept")).splitlines()[-1] == "5"
+
+
 async def test_what_a_session_started_ends_with_it(home: Path, tmp_path: Path) -> None:
     async with shop(home, tmp_path / "work") as opened:
         await said(opened, "!setsid sleep 611 >/dev/null 2>&1 &")

@@ -28,6 +28,16 @@ def test_the_figures_are_those_of_the_settings() -> None:
     assert "12.5 s" in text
 
 
+def test_the_sandbox_is_told_and_nothing_without_one() -> None:
+    plain = prompt.system((), **FIGURES)
+    full = prompt.system((), **FIGURES, sandbox="full", network=False)
+    assert "sandbox" not in plain
+    assert "nothing but the working folder" in full
+    assert "There is no network." in full
+    assert "There is no network." not in prompt.system((), **FIGURES, sandbox="full")
+    assert "working folder" not in prompt.system((), **FIGURES, sandbox="net-off", network=False)
+
+
 def test_a_signature_reads_as_python() -> None:
     @tool
     def move(path: str, to: str = "here", *, force: bool = False) -> list[str]:
