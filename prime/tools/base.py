@@ -23,7 +23,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from prime.errors import ToolFailed
 from prime.messages import ImagePart
-from prime.tools.signature import Signature, read_signature, value_text
+from prime.tools.signature import Signature, read_signature
 from prime.tools.threads import in_thread
 from prime.tools.workspace import Workspace
 
@@ -74,7 +74,7 @@ class Tool(Generic[P, R]):
 
     def binding(self) -> Binding:
         """Return what the kernel needs to offer this tool."""
-        return Binding(self.target, self.signature.parameters, value_text(self.signature.returns), self.doc)
+        return Binding(self.target, self.signature.parameters, self.signature.returned, self.doc)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as JSON with every default filled in. Validating the result again changes nothing.

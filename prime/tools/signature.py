@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import json
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from prime_kernel.lossless import NotLossless, lossless
 from prime_kernel.wire import Parameter
@@ -57,6 +59,11 @@ class Signature:
     injected: str | None
     returns: TypeAdapter[Any]
 
+    @functools.cached_property
+    def returned(self) -> str:
+        """The type of the value, as :func:`type_text` writes it."""
+        return type_text(self.returns.json_schema(schema_generator=_Schema, mode="serialization"))
+
     def parse(self, arguments: dict[str, Any]) -> BaseModel:
         """Return the checked arguments.
 
@@ -96,12 +103,25 @@ class Signature:
         return f"{place}: {expected}, got {detail['input']!r:.80}"
 
 
+#: Signatures by method: each session binds the same ones anew, and to read one takes milliseconds.
+_methods: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
+
+
 def read_signature(function: Callable[..., Any]) -> Signature:
     """Return the signature of a function or bound method.
 
     Raises:
         TypeError: one line, for a signature that a tool cannot have.
     """
+    if not inspect.ismethod(function):
+        return _read(function)
+    found = _methods.get(function.__func__)
+    if found is None:
+        found = _methods[function.__func__] = _read(function)
+    return found
+
+
+def _read(function: Callable[..., Any]) -> Signature:
     label = f"tool {getattr(function, '__name__', function)!s}"
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -162,11 +182,6 @@ def _adapter(label: str, what: str, annotation: Any) -> TypeAdapter[Any]:
         wanted = "use JSON types, dataclasses, TypedDicts or pydantic models"
         raise TypeError(f"{label}: {what} has the type {shown}, which has no JSON form; {wanted}") from None
     return adapter
-
-
-def value_text(adapter: TypeAdapter[Any]) -> str:
-    """Return the type of the JSON that ``adapter`` writes, as :func:`type_text` does."""
-    return type_text(adapter.json_schema(schema_generator=_Schema, mode="serialization"))
 
 
 def type_text(schema: dict[str, Any]) -> str:
