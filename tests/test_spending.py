@@ -14,7 +14,7 @@ from prime import events as ev
 from prime import projection
 from prime.agent_events import QueryError
 from prime.ledger import Ledger
-from prime.log import Log
+from prime.log import Log, read
 from prime.messages import Header, Reply, Request, TextPart, Usage
 from prime.providers.scripted import ScriptedProvider
 from prime.replayed import recorded
@@ -134,12 +134,30 @@ async def test_days_add_up_and_prices_are_the_users_or_a_sheets(home: Path) -> N
     assert json.loads(prime(home, "sessions", "list", "--json").stdout.splitlines()[0])["price"] == 0.0031
 
 
+async def test_children_count_once_and_together_with_their_parent(home: Path) -> None:
+    parent, other = [await session(home, {"text": "one", "usage": USAGE}) for _ in range(2)]
+    sessions = Sessions(home)
+    with sessions.read(parent) as store:
+        end = len(list(read(store))) - 1
+    for number, fork in ((1, None), (2, end)):
+        child = f"{parent}.{number}"
+        sessions.beget(ev.ChildSpawned(agent_id=child, name="c", prompt="go", fork=fork), str(home))
+        await session(home, {"text": "two", "usage": USAGE}, {"text": "three", "usage": USAGE}, name=child)
+    family = [(parent, 1), (f"{parent}.1", 2), (f"{parent}.2", 2)]
+    assert [(row["session"], row["replies"]) for row in rows(home, parent, "--tree")] == family
+    assert [(row["session"], row["replies"]) for row in rows(home, "--all")] == [(other, 1), *family]
+    (day,) = rows(home, "--day")
+    assert (day["replies"], day["prompt"]) == (6, 18_000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([], "give a session's ID, --all or --day"),
         (["last", "--all"], "give a session's ID, --all or --day"),
         (["--all", "--policy", "fold"], "--policy and --window are for one session"),
+        (["last", "--tree", "--window", "9"], "--policy and --window are for one session"),
+        (["--all", "--tree"], "--tree is for one session; give its ID"),
         (["--all", "--sheet", "cheap"], "there is no sheet 'cheap'; there are flash, pro,"),
     ],
 )

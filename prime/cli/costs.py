@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -22,21 +22,29 @@ _TOTAL = "total"
 
 def every(sheet: str | None, *, as_json: bool) -> None:
     """Print a row for each session, newest first and followed by its children's, and their sum."""
-    rows = [(session, found) for session, found in _each(_sessions())]
-    _print("session", rows, sheet, as_json=as_json)
+    sessions = _sessions()
+    _print("session", _each(sessions, sessions.all()), sheet, as_json=as_json)
+
+
+def tree(name: str, sheet: str | None, *, as_json: bool) -> None:
+    """Print a row for a session and one for each of its children and theirs, and their sum."""
+    sessions = _sessions()
+    session = sessions.resolve(name)
+    _print("session", _each(sessions, [session, *sessions.children(session)]), sheet, as_json=as_json)
 
 
 def days(sheet: str | None, *, as_json: bool) -> None:
     """Print a row for each day, in local time, newest first, and their sum."""
     by_day: dict[str, list[Spent]] = {}
-    for _, found in _each(_sessions()):
+    sessions = _sessions()
+    for _, found in _each(sessions, sessions.all()):
         for each in found:
             by_day.setdefault(f"{datetime.fromtimestamp(each.at / 1000, UTC).astimezone():%Y-%m-%d}", []).append(each)
     _print("day", sorted(by_day.items(), reverse=True), sheet, as_json=as_json)
 
 
-def _each(sessions: Sessions) -> Iterator[tuple[str, list[Spent]]]:
-    for session in sessions.all():
+def _each(sessions: Sessions, names: Iterable[str]) -> Iterator[tuple[str, list[Spent]]]:
+    for session in names:
         try:
             with sessions.read(session) as store:
                 yield session, spent(store)
@@ -44,7 +52,8 @@ def _each(sessions: Sessions) -> Iterator[tuple[str, list[Spent]]]:
             print(f"error: {session}: {error}", file=sys.stderr)
 
 
-def _print(what: str, rows: Sequence[tuple[str, list[Spent]]], sheet: str | None, *, as_json: bool) -> None:
+def _print(what: str, found: Iterable[tuple[str, list[Spent]]], sheet: str | None, *, as_json: bool) -> None:
+    rows = list(found)
     prices = Prices(load(Path.cwd()).prices)
     whole = [(_TOTAL, [each for _, found in rows for each in found])]
     made = [_row(what, name, found, prices, sheet) for name, found in (*rows, *([] if as_json else whole))]

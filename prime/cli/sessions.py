@@ -106,6 +106,7 @@ def price(
     name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
     every: Annotated[bool, typer.Option("--all", help="What every session cost, and all of them together.")] = False,
     day: Annotated[bool, typer.Option("--day", help="What all sessions cost, day by day.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="What it and each of its children cost.")] = False,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", metavar="POLICY", help="Another context policy; may be repeated.")
     ] = None,
@@ -124,10 +125,14 @@ def price(
     if (name is not None) + every + day != 1:
         raise typer.BadParameter("give a session's ID, --all or --day")
     prices.check_sheet(sheet)
-    if name is not None:
+    if (policy or window) and (name is None or tree):
+        raise typer.BadParameter("--policy and --window are for one session by itself; give its ID")
+    if tree and name is None:
+        raise typer.BadParameter("--tree is for one session; give its ID")
+    if name is not None and tree:
+        costs.tree(name, sheet, as_json=as_json)
+    elif name is not None:
         prices.show(name, policy or [], sheet, window, as_json=as_json)
-    elif policy or window:
-        raise typer.BadParameter("--policy and --window are for one session; give its ID")
     elif every:
         costs.every(sheet, as_json=as_json)
     else:
