@@ -44,7 +44,7 @@ async def session(home: Path, *replies: dict[str, Any], name: str | None = None)
 
 
 def rows(home: Path, *arguments: str) -> list[dict[str, Any]]:
-    ran = prime(home, "sessions", "price", *arguments, "--json")
+    ran = prime(home, "sessions", "cost", *arguments, "--json")
     assert ran.returncode == 0, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -102,7 +102,7 @@ def ask(log: Log, header: Header, reply: Reply | None) -> None:
 async def test_all_sessions_and_their_sum(home: Path) -> None:
     first = await session(home, {"text": "one", "usage": USAGE})
     second = await session(home, {"text": "one", "usage": USAGE}, {"text": "two"})
-    found = rows(home, "--all")
+    found = rows(home)
     assert [row["session"] for row in found] == [second, first]
     assert found[1] == {
         "session": first,
@@ -114,7 +114,7 @@ async def test_all_sessions_and_their_sum(home: Path) -> None:
         "price": None,
     }
     assert (found[0]["replies"], found[0]["estimated"]) == (2, 1)
-    table = prime(home, "sessions", "price", "--all").stdout
+    table = prime(home, "sessions", "cost").stdout
     assert table.splitlines()[3].split()[:2] == ["total", "3"]
     assert "unknown: put [prices." in table
     assert "estimated: replies" in table
@@ -144,24 +144,13 @@ async def test_children_count_once_and_together_with_their_parent(home: Path) ->
         sessions.beget(ev.ChildSpawned(agent_id=child, name="c", prompt="go", fork=fork), str(home))
         await session(home, {"text": "two", "usage": USAGE}, {"text": "three", "usage": USAGE}, name=child)
     family = [(parent, 1), (f"{parent}.1", 2), (f"{parent}.2", 2)]
-    assert [(row["session"], row["replies"]) for row in rows(home, parent, "--tree")] == family
-    assert [(row["session"], row["replies"]) for row in rows(home, "--all")] == [(other, 1), *family]
+    assert [(row["session"], row["replies"]) for row in rows(home, parent)] == family
+    assert [(row["session"], row["replies"]) for row in rows(home)] == [(other, 1), *family]
     (day,) = rows(home, "--day")
     assert (day["replies"], day["prompt"]) == (6, 18_000)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "give a session's ID, --all or --day"),
-        (["last", "--all"], "give a session's ID, --all or --day"),
-        (["--all", "--policy", "fold"], "--policy and --window are for one session"),
-        (["last", "--tree", "--window", "9"], "--policy and --window are for one session"),
-        (["--all", "--tree"], "--tree is for one session; give its ID"),
-        (["--all", "--sheet", "cheap"], "there is no sheet 'cheap'; there are flash, pro,"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(arguments: list[str], says: str, home: Path) -> None:
-    ran = prime(home, "sessions", "price", *arguments)
+def test_a_sheet_that_there_is_not_is_refused(home: Path) -> None:
+    ran = prime(home, "sessions", "cost", "--sheet", "cheap")
     assert ran.returncode == 2
-    assert says in " ".join(ran.stderr.replace("│", " ").split())
+    assert "there is no sheet 'cheap'; there are flash, pro," in " ".join(ran.stderr.replace("│", " ").split())

@@ -1,4 +1,4 @@
-"""``sessions price --all``, ``--day`` and ``--tree``: what sessions cost, by what their providers reported."""
+"""``sessions cost``: what sessions have cost, by what their providers reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+from prime.cli.prices import check_sheet
 from prime.cli.recorded import print_table
 from prime.config import load
 from prime.errors import PrimeError
@@ -20,27 +21,29 @@ from prime.spending import spent
 _TOTAL = "total"
 
 
-def every(sheet: str | None, *, as_json: bool) -> None:
-    """Print a row for each session, newest first and followed by its children's, and their sum."""
+def show(name: str | None, sheet: str | None, *, by_day: bool, as_json: bool) -> None:
+    """Print a row for each session, newest first and followed by its children's, and their sum. ``name``: of one and
+    its children. ``by_day``: a row for each day instead, in local time, newest first.
+
+    Raises:
+        BadParameter: no such sheet.
+    """
+    check_sheet(sheet)
     sessions = _sessions()
-    _print("session", _each(sessions, sessions.all()), sheet, as_json=as_json)
+    session = sessions.resolve(name) if name is not None else None
+    names = sessions.all() if session is None else [session, *sessions.children(session)]
+    rows = list(_each(sessions, names))
+    if by_day:
+        _print("day", _days(each for _, found in rows for each in found), sheet, as_json=as_json)
+    else:
+        _print("session", rows, sheet, as_json=as_json)
 
 
-def tree(name: str, sheet: str | None, *, as_json: bool) -> None:
-    """Print a row for a session and one for each of its children and theirs, and their sum."""
-    sessions = _sessions()
-    session = sessions.resolve(name)
-    _print("session", _each(sessions, [session, *sessions.children(session)]), sheet, as_json=as_json)
-
-
-def days(sheet: str | None, *, as_json: bool) -> None:
-    """Print a row for each day, in local time, newest first, and their sum."""
-    by_day: dict[str, list[Spent]] = {}
-    sessions = _sessions()
-    for _, found in _each(sessions, sessions.all()):
-        for each in found:
-            by_day.setdefault(f"{datetime.fromtimestamp(each.at / 1000, UTC).astimezone():%Y-%m-%d}", []).append(each)
-    _print("day", sorted(by_day.items(), reverse=True), sheet, as_json=as_json)
+def _days(replies: Iterable[Spent]) -> list[tuple[str, list[Spent]]]:
+    found: dict[str, list[Spent]] = {}
+    for each in replies:
+        found.setdefault(f"{datetime.fromtimestamp(each.at / 1000, UTC).astimezone():%Y-%m-%d}", []).append(each)
+    return sorted(found.items(), reverse=True)
 
 
 def _each(sessions: Sessions, names: Iterable[str]) -> Iterator[tuple[str, list[Spent]]]:
@@ -52,8 +55,7 @@ def _each(sessions: Sessions, names: Iterable[str]) -> Iterator[tuple[str, list[
             print(f"error: {session}: {error}", file=sys.stderr)
 
 
-def _print(what: str, found: Iterable[tuple[str, list[Spent]]], sheet: str | None, *, as_json: bool) -> None:
-    rows = list(found)
+def _print(what: str, rows: Sequence[tuple[str, list[Spent]]], sheet: str | None, *, as_json: bool) -> None:
     prices = Prices(load(Path.cwd()).prices)
     whole = [(_TOTAL, [each for _, found in rows for each in found])]
     made = [_row(what, name, found, prices, sheet) for name, found in (*rows, *([] if as_json else whole))]

@@ -13,6 +13,8 @@ app = typer.Typer()
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")]
 
+_SHEET = "Prices to compare by instead of the model's own, such as flash."
+
 
 class Format(StrEnum):
     """What a session can be exported to."""
@@ -23,7 +25,7 @@ class Format(StrEnum):
 
 @app.callback(invoke_without_command=True)
 def help_without_command(context: typer.Context) -> None:
-    """List, show, export, fork, verify, price and delete recorded sessions."""
+    """List, show, export, fork, verify, price and delete recorded sessions, and say what they cost."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -102,41 +104,34 @@ def verify(
 
 
 @app.command()
+def cost(
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="One session and its children.")] = None,
+    day: Annotated[bool, typer.Option("--day", help="Add up by day.")] = False,
+    sheet: Annotated[str | None, typer.Option("--sheet", metavar="NAME", help=_SHEET)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Say what all sessions have cost, or one with its children, by what the providers reported."""
+    from prime.cli import costs
+
+    costs.show(name, sheet, by_day=day, as_json=as_json)
+
+
+@app.command()
 def price(
-    name: Annotated[str | None, typer.Argument(metavar="ID", help="An id, the start of one, or `last`.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="What every session cost, and all of them together.")] = False,
-    day: Annotated[bool, typer.Option("--day", help="What all sessions cost, day by day.")] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="What it and each of its children cost.")] = False,
+    name: Id,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", metavar="POLICY", help="Another context policy; may be repeated.")
     ] = None,
-    sheet: Annotated[
-        str | None,
-        typer.Option("--sheet", metavar="NAME", help="Prices to compare by, such as flash; see docs/cost.md."),
-    ] = None,
+    sheet: Annotated[str | None, typer.Option("--sheet", metavar="NAME", help=_SHEET)] = None,
     window: Annotated[
         int | None, typer.Option("--window", metavar="N", min=1, help="The model's window in tokens, if unknown.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Say what sessions cost; for one, also under other context policies. No model is asked."""
-    from prime.cli import costs, prices
+    """Price a session's requests, also as other context policies would have made them. No model is asked."""
+    from prime.cli import prices
 
-    if (name is not None) + every + day != 1:
-        raise typer.BadParameter("give a session's ID, --all or --day")
-    prices.check_sheet(sheet)
-    if (policy or window) and (name is None or tree):
-        raise typer.BadParameter("--policy and --window are for one session by itself; give its ID")
-    if tree and name is None:
-        raise typer.BadParameter("--tree is for one session; give its ID")
-    if name is not None and tree:
-        costs.tree(name, sheet, as_json=as_json)
-    elif name is not None:
-        prices.show(name, policy or [], sheet, window, as_json=as_json)
-    elif every:
-        costs.every(sheet, as_json=as_json)
-    else:
-        costs.days(sheet, as_json=as_json)
+    prices.show(name, policy or [], sheet, window, as_json=as_json)
 
 
 @app.command()
