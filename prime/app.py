@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from prime_kernel.marks import SESSION
+
 from prime import agent as core
 from prime import caps, models, peek, prompt
 from prime import events as ev
@@ -28,6 +30,7 @@ from prime.idle import reclaiming
 from prime.live import Live
 from prime.log import Log
 from prime.loop import Loop
+from prime.mcp.servers import Servers
 from prime.messages import Header, Parameters
 from prime.namespace import Namespace
 from prime.policies.base import Options, StreamOptions, TapeOptions
@@ -42,6 +45,7 @@ from prime.snapshots import Snapshots
 from prime.surroundings import kernels, surroundings
 from prime.tools.base import Tool
 from prime.tools.catalogue import BUILTIN, Catalogue
+from prime.tools.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Place:
     """Where an agent stands among those that it shares kernels and limits with.
 
     Attributes:
+        servers: those of the family, which its root starts.
         host: where its children run, None without a model.
         parent: whom it works for, None for a root.
         allowed: targets that it may call, None for all.
@@ -56,6 +61,7 @@ class Place:
 
     pool: Pool
     tree: Tree
+    servers: Servers
     host: ChildHost | None = None
     parent: Parent | None = None
     allowed: Collection[str] | None = None
@@ -93,7 +99,7 @@ async def workshop(
         LogError: the session cannot be opened.
     """
     async with kernels(config) as pool:
-        place = Place(pool, Tree(_bounds(config), caps.limits(config)))
+        place = Place(pool, Tree(_bounds(config), caps.limits(config)), _servers(config))
         async with _workshop(config, cwd, place, session, tuple(tools), provider, approve) as shop:
             yield shop
 
@@ -121,11 +127,12 @@ async def _workshop(
         family = Family(log, place.host, place.tree, place.parent, _rights(config, place, lambda: catalogue))
         beside = Beside(log, owner)
         inner = (*_recall(config, log, context, lambda: repl), *family.tools(), *_queries(config, log, provider, place))
-        catalogue = Catalogue((*BUILTIN, *inner, *beside.tools(), *tools), place.allowed)
+        own = (*BUILTIN, *inner, *beside.tools(), *tools)
         around = surroundings(
             config, folder, owner, place.pool, fresh=resumed is None, permitted=Contract(log, policy.stream).permit
         )
-        async with around as there, beside:
+        async with around as there, beside, _serving(place, there.workspace):
+            catalogue = Catalogue((*own, *place.servers.tools({tool.target for tool in own})), place.allowed)
             repl = KernelRepl(
                 catalogue.bindings(),
                 there.launch,
@@ -148,6 +155,20 @@ async def _workshop(
                     await kept.take()
             finally:
                 await repl.close()
+
+
+def _servers(config: Config) -> Servers:
+    return Servers(config.mcp_servers, config.server_environment)
+
+
+@asynccontextmanager
+async def _serving(place: Place, workspace: Workspace) -> AsyncIterator[None]:
+    """Have the family's servers: they run for the root, and as long as it does."""
+    if place.parent is not None:
+        yield
+        return
+    async with place.servers.serving(workspace.cwd, {SESSION: workspace.environment[SESSION]}):
+        yield
 
 
 def _recall(config: Config, log: Log, context: Context, repl: Callable[[], KernelRepl]) -> tuple[Tool, ...]:
@@ -223,12 +244,13 @@ class _Household:
         self._tools = tools
         self._pool = pool
         self._tree = tree
+        self._servers = _servers(config)
         self._host = LocalHost(Sessions(config.home), tree, self._child)
         self._root = ""
 
     def place(self, parent: Parent | None = None, allowed: Collection[str] | None = None) -> Place:
         """Return the place of a member."""
-        return Place(self._pool, self._tree, self._host, parent, allowed)
+        return Place(self._pool, self._tree, self._servers, self._host, parent, allowed)
 
     @asynccontextmanager
     async def member(

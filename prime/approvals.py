@@ -18,9 +18,11 @@ from prime.tools.workspace import Workspace
 _PATHS = frozenset({"path", "paths", "file", "files", "cwd", "folder", "root"})
 _COMMANDS = frozenset({"command", "commands"})
 _HOSTS = frozenset({"url", "urls"})
-#: The paths in a patch.
+#: The paths in a patch, with whatever blanks it allows around them.
 _PATCH = "patch"
-_PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
+_PATCHED = re.compile(
+    r"^[^\S\n]*\*\*\* (?:Add File|Update File|Delete File|Move to):[^\S\n]*(.+?)[^\S\n]*$", re.MULTILINE
+)
 
 _FREE = Decision("allow", DEFAULT)
 

@@ -21,6 +21,7 @@ import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from prime import guest
+from prime.endpoints import Endpoints
 from prime.errors import ConfigError
 from prime.gate import Effect, Rule, narrowing, parsed, stricter
 from prime.pricing import Price
@@ -156,9 +157,11 @@ class Config(BaseModel):
         sandbox_network: whether a ``full`` sandbox has the network.
         sandbox_read: files and folders that a ``full`` sandbox shows besides, such as ``~/.gitconfig``.
         sandbox_write: those that it lets change besides.
+        mcp_servers: servers whose tools cells can call, by name; see ``docs/mcp.md``.
         pass_environment: further variables that the kernel and its commands get.
         prices: of models in US dollars for a million tokens, by full name or a pattern; see ``docs/cost.md``.
         keys: provider keys by variable name.
+        server_environment: the variables that are given to servers, by name.
         guest_environment: the environment of the kernel and its commands.
     """
 
@@ -214,9 +217,11 @@ class Config(BaseModel):
     sandbox_network: bool = False
     sandbox_read: Paths = ()
     sandbox_write: Paths = ()
+    mcp_servers: Endpoints = Field(default_factory=_no_variables)
     pass_environment: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
     prices: Annotated[Mapping[str, Price], AfterValidator(MappingProxyType)] = Field(default_factory=_no_variables)
     keys: Variables = Field(default_factory=_no_variables, repr=False)
+    server_environment: Variables = Field(default_factory=_no_variables, repr=False)
     guest_environment: Variables = Field(default_factory=_no_variables, repr=False)
 
     @property
@@ -226,7 +231,14 @@ class Config(BaseModel):
 
 
 #: Settings by name, as files and ``PRIME_REPL_NAME`` variables give them.
-SETTINGS = tuple(name for name in Config.model_fields if name not in ("keys", "guest_environment"))
+SETTINGS = tuple(
+    name for name in Config.model_fields if name not in ("keys", "server_environment", "guest_environment")
+)
+
+
+def user_file() -> Path:
+    """Return the path of the user's configuration file, which need not exist."""
+    return Path(platformdirs.user_config_dir("prime-repl", appauthor=False)) / "config.toml"
 
 
 def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Config:
@@ -237,8 +249,7 @@ def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping
         ConfigError: one line that names the file or variable, the key, and the nearest valid one.
     """
     environment = os.environ if environment is None else environment
-    user_file = Path(platformdirs.user_config_dir("prime-repl", appauthor=False)) / "config.toml"
-    user = _file(user_file, SETTINGS)
+    user = _file(user_file(), SETTINGS)
     settings = _narrowed(user, _file(cwd / PROJECT_FILE, _PROJECT_KEYS), cwd / PROJECT_FILE)
     variables = _variables(environment)
     passed_on = {name: value for name, value in (given or {}).items() if value is not None}
@@ -251,7 +262,10 @@ def load(cwd: Path, given: Mapping[str, Any] | None = None, environment: Mapping
     passed = _checked({"pass_environment": settings.get("pass_environment", ())}).pass_environment
     guest_environment = guest.environment(environment, passed)
     keys = {name: environment[name] for name in KEY_VARIABLES if environment.get(name)}
-    return _checked({**settings, "keys": keys, "guest_environment": guest_environment})
+    servers = _checked({"mcp_servers": settings.get("mcp_servers", {})}).mcp_servers.values()
+    given_to = {name: environment[name] for one in servers for name in one.variables if name in environment}
+    own = {"keys": keys, "server_environment": given_to, "guest_environment": guest_environment}
+    return _checked({**settings, **own})
 
 
 def _checked(settings: Mapping[str, Any], where: Callable[[str], str] = str) -> Config:

@@ -19,6 +19,7 @@ from prime import app, models, surroundings
 from prime import events as ev
 from prime.config import Config
 from prime.errors import ConfigError, ModelNotFound, PrimeError, ProviderError
+from prime.mcp.servers import Servers
 from prime.messages import Header, Message, Parameters, Request, TextPart, text_of
 from prime.providers.base import Provider
 from prime.providers.llama import find_server
@@ -65,6 +66,8 @@ async def findings(config: Config) -> AsyncIterator[Finding]:
             yield await _sandbox(trial, work)
     yield _disk(config.home)
     for finding in _programs(config):
+        yield finding
+    async for finding in _servers(config):
         yield finding
     yield await _model(config)
 
@@ -180,6 +183,19 @@ def _programs(config: Config) -> Iterator[Finding]:
         yield Finding("llama-server", "ok", str(find_server(config.guest_environment)))
     except ConfigError as error:
         yield Finding("llama-server", "note", "not found; only local model files need it", str(error))
+
+
+async def _servers(config: Config) -> AsyncIterator[Finding]:
+    if not config.mcp_servers:
+        return
+    servers = Servers(config.mcp_servers, config.server_environment)
+    async with servers.serving(Path.cwd()):
+        for name in config.mcp_servers:
+            if name in servers.failures:
+                fix = f"see `prime-repl mcp test {name}`"
+                yield Finding(f"mcp {name}", "note", servers.failures[name], fix)
+            else:
+                yield Finding(f"mcp {name}", "ok", f"{servers.found[name]} tools")
 
 
 async def _model(config: Config) -> Finding:

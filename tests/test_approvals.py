@@ -246,6 +246,7 @@ async def test_what_a_call_is_about_is_read_from_its_arguments() -> None:
     assert decided("deny * path=src", write, patch=patch) == "deny"
     assert decided("deny * path=/etc", write, patch=patch) == "deny"
     assert decided("deny * path=other", write, patch=patch) == "allow"
+    assert decided("deny * path=src", write, patch="*** Begin Patch\n\t*** Delete File:src/a \n*** End Patch") == "deny"
     assert decided("deny * path=src", read, paths=["a", "src/b"]) == "deny"
     assert decided("deny * path=src", bash, command="true", cwd="src") == "deny"
     assert decided("deny * path=src", read, path="src/\0") == "deny"

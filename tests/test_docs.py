@@ -91,3 +91,19 @@ def test_the_committed_result_of_the_kernel_has_its_samples() -> None:
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_commands_about_mcp_servers_run(home: Path) -> None:
+    page = (ROOT / "docs" / "mcp.md").read_text()
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    assert len(lines) == 5
+    (home / "server.py").write_text((ROOT / "tests" / "fixtures" / "mcp" / "server.py").read_text())
+    for line in lines:
+        words = [str(home / word) if word == "server.py" else word for word in shlex.split(line, comments=True)]
+        words = [sys.executable if word == "python" else word for word in words]
+        ran = run([sys.executable, "-m", "prime", *words[1:]], home)
+        assert ran.returncode == 0, f"{line}: {ran.stdout}"
+    (table,) = blocks(page, "toml")
+    (home / ".config" / "prime-repl" / "config.toml").write_text(table)
+    listed = run([sys.executable, "-m", "prime", "mcp", "list"], home).stdout
+    assert "https://issues.example.org/mcp  (token: ISSUES_TOKEN)" in listed

@@ -30,6 +30,7 @@ FLOORS: dict[str, float] = {
     "prime.live": 1.5,
     "prime.agent_events": 1.5,
     "prime.gate_events": 1.5,
+    "prime.endpoints": 1,
     "prime.pricing": 1.4,
     "prime.config": 1.5,
     "prime.kernel_events": 1.5,
@@ -92,6 +93,7 @@ FLOORS: dict[str, float] = {
     "prime.jobs": 5,
     "prime.terminals": 5.5,
     "prime.beside": 5.8,
+    "prime.mcp": 3,
     "prime.views": 9,
     "prime.testing": 9,
     "prime.models": 9,
@@ -124,6 +126,9 @@ GUEST_IMPORTS = {
 #: Imports inside a function: (module, what it imports). Only an optional dependency may be here, and what would make
 #: a command start late, or a session large, that does not need it.
 LOCAL_IMPORTS = {
+    ("prime.cli.mcp", "prime.cli.servers"),
+    ("prime.mcp.servers", "prime.mcp.connection"),
+    ("prime.mcp.servers", "prime.mcp.checks"),
     ("prime.cli.commands", "prime.cli.cells"),
     ("prime.cli.commands", "prime.cli.chat"),
     ("prime.cli.commands", "prime.cli.demo"),

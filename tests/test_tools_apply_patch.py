@@ -131,6 +131,22 @@ async def test_only_versions_that_were_seen_are_changed(tmp_path: Path):
     assert (tmp_path / "a").read_text() == "2\nmore\n"
 
 
+async def test_a_file_that_may_not_get_its_content_keeps_the_others_as_they_are(tmp_path: Path):
+    asked = []
+
+    def permitted(name: str, text: str) -> None:
+        asked.append((name, text))
+        if name == "b":
+            raise ToolFailed("contract", "not so")
+
+    fill(tmp_path, {"a": "one\r\n"})
+    place = Workspace(tmp_path, permitted=permitted)
+    await read.run(place, {"path": "a"})
+    lines = ("*** Update File: a", "-one", "+1", "*** Add File: b", "+x")
+    assert (await refusal(place, body(*lines)))[0] == "contract"
+    assert asked == [("a", "1\n"), ("b", "x\n")]
+
+
 async def test_permissions_stay_and_move_along(tmp_path: Path):
     place = fill(tmp_path, {"run.sh": "a\n", "old.sh": "b\n"})
     for name in ("run.sh", "old.sh"):

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from prime.cli import sessions
+from prime.cli import mcp, sessions
 from prime.cli.options import KernelOptions, ModelOptions, OutputOptions, flat
 from prime.errors import ConfigError, ModelNotFound, PrimeError
 
@@ -31,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(mcp.app, name="mcp")
 
 Session = Annotated[
     str | None, typer.Option("--session", "-s", metavar="ID", help="Go on with this session: an id, its start, `last`.")

@@ -140,13 +140,12 @@ class Tool(Generic[P, R]):
         return text.replace("\n", "\u21b5")  # a file name may contain one
 
     def images(self, value: Any) -> tuple[ImagePart, ...]:
-        """Return the picture that a value of the shape ``{media_type: "image/...", image: BASE64, ...}`` is."""
+        """Return the picture that a value of the shape ``{media_type: "image/...", image: BASE64, ...}`` is, and those
+        in its list ``images``."""
         if not isinstance(value, dict):
             return ()
-        media_type, image = value.get("media_type"), value.get("image")
-        if not isinstance(media_type, str) or not isinstance(image, str) or not media_type.startswith("image/"):
-            return ()
-        return (ImagePart(media_type=media_type, data=image),)
+        further = value.get("images")
+        return tuple(filter(None, map(_image, [value, *(further if isinstance(further, list) else ())])))
 
 
 @overload
@@ -229,6 +228,15 @@ def waiting(item: Tool[P, R]) -> Tool[P, R]:
     """Make a tool one that waits for something that has limits of its own: while a call of it is open, the cell's
     deadline counts computing only. Also a decorator, above ``@tool``."""
     return dataclasses.replace(item, waits=True)
+
+
+def _image(value: Any) -> ImagePart | None:
+    if not isinstance(value, dict):
+        return None
+    media_type, image = value.get("media_type"), value.get("image")
+    if not isinstance(media_type, str) or not isinstance(image, str) or not media_type.startswith("image/"):
+        return None
+    return ImagePart(media_type=media_type, data=image)
 
 
 def _projected(view: Projection, default: Projection, arguments: dict[str, Any], value: Any) -> str:

@@ -38,7 +38,9 @@ class _Schema(GenerateJsonSchema):
         return written or super().field_is_required(field, total)
 
 
-class _Arguments(BaseModel):
+class Arguments(BaseModel):
+    """Base of the models of arguments."""
+
     # Strict in JSON mode: an int is taken for a float, a list for a tuple, text for an enum or a date; "5" is no int.
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
 
@@ -144,7 +146,7 @@ def _read(function: Callable[..., Any]) -> Signature:
         # A field's own name must not clash with what BaseModel defines, so the real one is its alias.
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[f"p{len(fields)}"] = (parameter.annotation, Field(default, alias=parameter.name))
-    model = create_model(function.__name__, __base__=_Arguments, **fields)
+    model = create_model(function.__name__, __base__=Arguments, **fields)
     returns = signature.return_annotation
     adapter = _adapter(label, "the return value", Any if returns is inspect.Signature.empty else returns)
     return Signature(tuple(parameters), model, injected, adapter)
