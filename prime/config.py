@@ -21,7 +21,7 @@ import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from prime import guest
-from prime.endpoints import Endpoints
+from prime.endpoints import Endpoint, Endpoints
 from prime.errors import ConfigError
 from prime.gate import Effect, Rule, narrowing, parsed, stricter
 from prime.pricing import Price
@@ -276,10 +276,12 @@ def _checked(settings: Mapping[str, Any], where: Callable[[str], str] = str) -> 
         found = error.errors()[0]
         name, *inside = map(str, found["loc"])
         if found["type"] == "extra_forbidden" and inside:
-            near = _nearest(inside[-1], tuple(Price.model_fields))
+            near = _nearest(inside[-1], tuple((Endpoint if name == "mcp_servers" else Price).model_fields))
             raise ConfigError(f"{where(name)}: {inside[0]}: there is no {inside[-1]!r}{near}") from None
-        place = "".join(f": {each}" for each in inside)
-        raise ConfigError(f"{where(name)}{place}={found['input']!r}: {found['msg'].lower()}") from None
+        place = where(name) + "".join(f": {each}" for each in inside)
+        if name == "mcp_servers":  # its values may be secrets
+            raise ConfigError(f"{place}: {found['msg'].removeprefix('Value error, ')}") from None
+        raise ConfigError(f"{place}={found['input']!r}: {found['msg'].lower()}") from None
 
 
 def _file(path: Path, known: tuple[str, ...]) -> dict[str, Any]:

@@ -248,3 +248,33 @@ def test_a_wrong_price_says_which_and_what_there_is(table: str, says: str, user:
     user.write_text(f"[prices.m]\n{table}\n")
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(project.parent, environment={})
+
+
+def test_servers_get_the_variables_that_they_name(user: Path, project: Path) -> None:
+    user.write_text(
+        "[mcp_servers.a]\ncommand = 'x'\npass_env = ['ONE']\n\n"
+        "[mcp_servers.b]\nurl = 'https://b.org'\ntoken_env = 'TWO'\ntoken_for = 'https://b.org'\n"
+    )
+    config = load(project.parent, environment={"ONE": "1", "TWO": "2", "THREE": "3"})
+    assert config.server_environment == {"ONE": "1", "TWO": "2"}
+    assert "ONE" not in config.guest_environment
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("comand = 'x'", "did you mean 'command'"),
+        ("env = { KEY = 's3cret' }", "either a command or a url"),
+        ("command = 'x'\nurl = 'https://b.org'", "either a command or a url"),
+        ("command = 'x'\nenv = { KEY = 's3cret', N = 5 }", "N: Input should be a valid string"),
+        ("url = 'https://b.org'\ntoken_env = 'TWO'", "token_for"),
+        ("url = 'b.org'", "https://"),
+    ],
+)
+def test_a_wrong_server_is_named_without_its_values(table: str, words: str, user: Path, project: Path) -> None:
+    user.write_text(f"[mcp_servers.a]\n{table}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(project.parent, environment={})
+    assert words in str(caught.value)
+    assert "mcp_servers" in str(caught.value)
+    assert "s3cret" not in str(caught.value)

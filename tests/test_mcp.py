@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import uvicorn
+from families import Cast, family, spawn
 
 from prime import app
 from prime.config import Config
@@ -212,6 +213,28 @@ async def test_cells_call_the_tools_of_servers(home: Path, tmp_path: Path):
     assert ended.status == "error"
     assert "17,000,000 characters" in shown
     assert "fix_add" in written
+
+
+async def test_a_family_shares_its_servers(home: Path):
+    code = "print('pid', (await tools.fix_pid()).text)"
+    cast = Cast(
+        {
+            "go": [{"code": f"{code}\n{spawn('a')}"}, {"code": "await agents.collect([a.agent_id])"}],
+            "a": [{"code": code}],
+        }
+    )
+    async with family(home, cast, mcp_servers={"fix": local()}) as (agent, logs):
+        await agent.ask("go")
+    pids = [line for name in ("root", "a") for text in logs.shown(name) for line in text.splitlines() if "pid " in line]
+    assert len(pids) == 2
+    assert len(set(pids)) == 1
+
+
+async def test_a_long_description_stands_in_the_prompt_by_its_beginning(tmp_path: Path):
+    async with opened(tmp_path, fix=local()) as tools:
+        first, _, rest = tools["fix_wordy"].doc.partition("\n\n")
+    assert len(first) == 401
+    assert rest == "Wordy. " * 199 + "Wordy."
 
 
 # HTTP

@@ -24,6 +24,8 @@ _logger = logging.getLogger(__name__)
 
 #: Characters of a tool's description that are taken over.
 _DOC = 4_000
+#: Characters of its first paragraph, which stands in every prompt.
+_FIRST = 400
 #: Characters of one value; a longer one belongs into a file.
 _LARGEST = 16 * 1024 * 1024
 _MISSING = "needs an optional part that is not installed: pip install 'prime-repl[mcp]'"
@@ -102,7 +104,6 @@ class Servers:
 def _made(target: str, connection: Connection, tool: types.Tool) -> Tool:
     signature, names = read_schema(target.rpartition(".")[2], tool.input_schema, tool.output_schema)
     read_only = tool.annotations is not None and tool.annotations.read_only_hint is True
-    doc = (tool.description or tool.title or "").strip()[:_DOC]
 
     async def function(**values: Any) -> dict[str, Any]:
         arguments = _arguments(values, names, tool.input_schema)
@@ -110,7 +111,7 @@ def _made(target: str, connection: Connection, tool: types.Tool) -> Tool:
 
     return Tool(
         target=target,
-        doc=doc or f"The tool {tool.name} of the MCP server {connection.name}.",
+        doc=_doc(tool) or f"The tool {tool.name} of the MCP server {connection.name}.",
         function=function,
         parallel=read_only,
         effects=not read_only,
@@ -118,6 +119,13 @@ def _made(target: str, connection: Connection, tool: types.Tool) -> Tool:
         model_view=None if tool.output_schema is not None else _shown,
         human_view=None,
     )
+
+
+def _doc(tool: types.Tool) -> str:
+    """Return the description, with a first paragraph that is no longer than one in a prompt may be."""
+    doc = (tool.description or tool.title or "").strip()[:_DOC]
+    first = doc.partition("\n\n")[0]
+    return doc if len(first) <= _FIRST else f"{first[:_FIRST]}…\n\n{doc}"
 
 
 def _arguments(values: Mapping[str, Any], names: Mapping[str, str], schema: dict[str, Any]) -> dict[str, Any]:
