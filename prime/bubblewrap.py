@@ -23,6 +23,9 @@ from prime.sandbox import Level
 #: These must reach the command alone: bwrap's own processes, in the same group, would end with all that is inside.
 _SIGNALS = "INT,TERM,HUP,QUIT"
 
+#: What can be set for the whole machine through the file system of processes.
+_MACHINE = (Path("/proc/sys"), Path("/proc/irq"), Path("/proc/bus"), Path("/proc/sysrq-trigger"))
+
 #: Seconds for each trial at the start.
 _TRIAL_S = 20.0
 
@@ -116,7 +119,10 @@ class Bubblewrap:
         root = ["--ro-bind", "/", "/", "--dev", "/dev"] if self.level == "full" else ["--dev-bind", "/", "/"]
         placed = [argument for mount in mounts for argument in mount.arguments()]
         self._before = [_program("env"), f"--ignore-signal={_SIGNALS}", _program("bwrap"), "--unshare-all"]
-        self._before += ["--share-net"] * self.network + root + ["--proc", "/proc", *placed]
+        self._before += ["--share-net"] * self.network + root + ["--proc", "/proc"]
+        # of the whole machine, and to root open even without any capability
+        self._before += [part for path in _MACHINE if path.exists() for part in ("--ro-bind", str(path), str(path))]
+        self._before += placed
         self._after = ["--", _program("env"), f"--default-signal={_SIGNALS}"]
 
     def command(self, arguments: Sequence[str], cwd: Path, shared: Sequence[Path] = ()) -> list[str]:

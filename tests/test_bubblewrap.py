@@ -104,6 +104,7 @@ ESCAPES = {
     "memory": "open('/proc/{pid}/mem', 'rb'); print('OUT')",
     "environment": "print('OUT', open('/proc/{pid}/environ').read())",
     "remount": "import subprocess; subprocess.run(['mount', '-o', 'remount,rw', '/'], check=True); print('OUT')",
+    "setting of the machine": "open('/proc/sys/kernel/core_pattern', 'r+'); print('OUT')",
     "device": "import os; os.mknod('disk', 0o060600, os.makedev(8, 0)); open('disk', 'rb'); print('OUT')",
 }
 #: How a cell may go about it: itself, or with a program that a command or a tool starts.
@@ -279,7 +280,7 @@ async def test_what_is_asked_for_besides_is_shown(home: Path, tmp_path: Path, vi
 async def test_net_off_only_cuts_the_network_and_other_processes(home: Path, tmp_path: Path, victim: Victim) -> None:
     async with shop(home, tmp_path / "work", sandbox="net-off") as opened:
         assert await said(opened, f"print(open({str(victim.key)!r}).read())") == SECRET
-        for escape in ("connect", "kill", "ptrace", "memory"):
+        for escape in ("connect", "kill", "ptrace", "memory", "setting of the machine"):
             source = ESCAPES[escape].format(port=victim.port, pid=victim.process.pid)
             shown = text_of((await cell(opened, ROUTES["cell"].format(source=source))).shown)
             assert "OUT" not in shown, escape
