@@ -327,6 +327,32 @@ async def test_descendants_are_listed_and_running_children_are_in_the_directory(
     assert "['a', 'leaf']" in logs.shown()[0]
 
 
+async def test_a_settlement_names_the_jobs_that_end_with_the_child(home: Path) -> None:
+    cast = Cast(
+        {"go": [{"code": f"{spawn('a')}\n{collect('a')}"}], "a": [{"code": "await jobs.start('sleep 60', name='nap')"}]}
+    )
+    async with family(home, cast) as (agent, logs):
+        await agent.ask("go")
+    (told,) = logs.of("root", "child_settled")
+    assert told.settlement.detail.startswith("ended with it: ")
+    assert "nap" in told.settlement.detail
+
+
+async def test_a_child_whose_session_was_deleted_is_not_started_again(home: Path) -> None:
+    cast = Cast({"go": [{"code": f"{spawn('a')}\n{collect('a')}"}], "a": []})
+    async with family(home, cast) as (agent, logs):
+        await agent.ask("go")
+    Sessions(home).delete(logs.ids()["a"])
+    tell = "try:\n    await agents.send(a.agent_id, 'x')\nexcept ToolCallError as error:\n    print(error.code)"
+    cast = Cast({"tell": [{"code": tell}], "a": []})
+    async with family(home, cast, session=logs.root) as (agent, logs):
+        await agent.ask("tell")
+        await agent.done()
+    assert "\nnot_delivered\n" in logs.shown()[-1]
+    assert logs.settled() == [("a", "completed")]
+    assert cast.seen("a") == []
+
+
 async def test_a_session_is_deleted_with_its_children(home: Path) -> None:
     cast = Cast({"go": [{"code": f"{spawn('a')}\n{collect('a')}"}], "a": []})
     async with family(home, cast) as (agent, logs):

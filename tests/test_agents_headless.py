@@ -10,7 +10,7 @@ import pytest
 from families import Cast, Logs, spawn
 
 from prime import guest
-from prime.cli import headless
+from prime.cli import headless, recorded
 from prime.config import Config
 from prime.messages import Request, text_of
 from prime.sessions import Sessions
@@ -39,6 +39,9 @@ async def test_a_run_waits_for_its_children_and_the_answer_is_the_one_that_knows
     assert shown.out == "a said 42\n"
     assert "child a started" in shown.err
     assert "settled: completed" in shown.err
+    (session,) = Sessions(home).ids()
+    assert [row.id for row in recorded.rows(Sessions(home))] == [session]
+    assert [row.id for row in recorded.rows(Sessions(home), children=True)] == [session, f"{session}.1"]
 
 
 async def test_a_run_that_is_stopped_stops_and_reports_its_children(

@@ -107,7 +107,8 @@ class LocalHost:
         try:
             known = await asyncio.to_thread(self._stored, member.agent_id)
         except SessionNotFound:
-            await self._create(member)
+            if child.settlement is None:  # else somebody has deleted it, or was told that it could not be created
+                await self._create(member)
             return
         for agent_id, (_, used) in known.items():
             self._tree.join(agent_id, lambda used=used: used)  # type: ignore[misc]
@@ -328,6 +329,8 @@ def _settlement(log: Log, member: _Member) -> Settlement:
             reason, detail = entry.event.reason, entry.event.detail
         else:
             text = text_of(entry.event.parts) or text
+    if left := [job.label for job in log.state.running.alive]:
+        detail = f"{detail}; ended with it: {', '.join(left)}".lstrip("; ")
     if member.unfinished and reason == "completed":
         reason, detail = "cancelled", "it was stopped before it had done everything"
     told = log.state.kin.settlement

@@ -51,8 +51,8 @@ class Tree:
         self._children[agent_id] = used
 
     def tokens(self, agent_id: str) -> int:
-        """Return the tokens that a child has used."""
-        return sum(used.prompt + used.output for used in self._children[agent_id]().values())
+        """Return the tokens that a child has used, 0 for one that nobody has heard of."""
+        return sum(used.prompt + used.output for used in self._children.get(agent_id, dict)().values())
 
     def admit(self, depth: int) -> None:
         """Check that one more child may be started, ``depth`` generations below the root.
