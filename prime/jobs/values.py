@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from prime.messages import Frozen
-
-#: ``running``, or what ended it (:data:`prime.job_events.JobEnd`).
-State = Literal["running", "exited", "killed", "closed", "lost"]
 
 
 class Started(Frozen):
@@ -19,13 +16,16 @@ class Started(Frozen):
 
 
 class JobInfo(Frozen):
-    """A job. ``exit_code`` is None while it runs, and when a signal ended it, which ``signal`` then names. ``unread``
-    counts the bytes that jobs.output has not given yet; ``duration_s`` is None for one that was lost."""
+    """A job. ``state`` is ``running``, or what ended it (:data:`prime.job_events.JobEnd`).
+
+    ``exit_code`` is None while it runs, and when a signal ended it, which ``signal`` then names. ``unread`` counts the
+    bytes that jobs.output has not given yet; ``duration_s`` is None for one that was lost.
+    """
 
     job_id: int
     name: str
     command: str
-    state: State
+    state: str
     exit_code: int | None
     signal: str | None
     output_bytes: int
@@ -47,7 +47,7 @@ class JobOutput(Frozen):
     """
 
     job_id: int
-    state: State
+    state: str
     exit_code: int | None
     signal: str | None
     text: str

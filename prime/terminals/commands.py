@@ -125,11 +125,11 @@ class Terminals:
         until: str | None = None,
         quiet_s: Annotated[float, Field(gt=0, le=60)] = 0.3,
     ) -> values.Shown:
-        """Return the screen, the cursor, and the lines that have scrolled off since it was last read.
+        """Return the screen, the cursor, and the lines that have scrolled off since it was last read. Before that, wait
+        until nothing was written for `quiet_s`, or until the regular expression `until` is found in what was written
+        since you last sent something; `wait_s` seconds at most.
 
-        Before that, wait `wait_s` seconds at most until nothing was written for `quiet_s`, or with `until` until that
-        regular expression is found in what was written since you last sent something. The wait does not count towards
-        the cell's deadline. Whether a program is done only its end or a prompt tells.
+        The wait does not count towards the cell's deadline. Whether a program is done only its end or a prompt tells.
         """
         job, pattern = self._job(terminal_id), _pattern(until)
         live = self._live.get(terminal_id)

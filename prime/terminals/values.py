@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from prime.job_events import JobEnd
 from prime.messages import Frozen
-
-#: ``running``, or what ended it.
-State = Literal["running"] | JobEnd
 
 
 class Opened(Frozen):
@@ -25,12 +21,13 @@ class Sent(Frozen):
 
 
 class TerminalInfo(Frozen):
-    """A terminal. ``exit_code`` is None while its program runs, and when a signal ended it, which ``signal`` names."""
+    """A terminal. ``state`` is ``running``, or what ended it (:data:`prime.job_events.JobEnd`). ``exit_code`` is None
+    while its program runs, and when a signal ended it, which ``signal`` then names."""
 
     terminal_id: int
     name: str
     command: str
-    state: State
+    state: str
     exit_code: int | None
     signal: str | None
 
@@ -54,7 +51,7 @@ class Shown(Frozen):
     """
 
     terminal_id: int
-    state: State
+    state: str
     exit_code: int | None
     signal: str | None
     screen: str
