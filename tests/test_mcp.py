@@ -115,6 +115,18 @@ async def test_a_server_that_dies_is_started_again_and_no_call_with_effects_repe
     assert not psutil.pid_exists(last)
 
 
+async def test_a_call_that_finds_the_server_gone_has_not_begun_and_goes_to_a_new_one(tmp_path: Path):
+    async with opened(tmp_path, fix=local()) as tools:
+        first = (await run(tools["fix_pid"]))["text"]
+        server = psutil.Process(int(first))
+        server.kill()
+        await asyncio.to_thread(psutil.wait_procs, [server], 5)
+        for _ in range(50):  # rounds of the loop, in which the end of the stream is read
+            await asyncio.sleep(0.01)
+        assert tools["fix_pid"].effects
+        assert (await run(tools["fix_pid"]))["text"] != first
+
+
 async def test_a_sign_of_progress_keeps_a_call_alive_and_silence_ends_it(tmp_path: Path):
     note = tmp_path / "note"
     async with opened(tmp_path, fix=local(call_s=1.0)) as tools:
@@ -216,7 +228,7 @@ async def test_cells_call_the_tools_of_servers(home: Path, tmp_path: Path):
 
 
 async def test_a_family_shares_its_servers(home: Path):
-    code = "print('pid', (await tools.fix_pid()).text)"
+    code = "print('pid', (await tools.fix_pid()).text, hasattr(tools, 'fix_pid_2'))"
     cast = Cast(
         {
             "go": [{"code": f"{code}\n{spawn('a')}"}, {"code": "await agents.collect([a.agent_id])"}],
@@ -228,6 +240,7 @@ async def test_a_family_shares_its_servers(home: Path):
     pids = [line for name in ("root", "a") for text in logs.shown(name) for line in text.splitlines() if "pid " in line]
     assert len(pids) == 2
     assert len(set(pids)) == 1
+    assert pids[0].endswith("False")
 
 
 async def test_a_long_description_stands_in_the_prompt_by_its_beginning(tmp_path: Path):
