@@ -18,12 +18,13 @@ from prime import hits, locators
 from prime.errors import LogError, ToolFailed
 from prime.filters import filtered, lines_of
 from prime.log import read
-from prime.messages import text_of
+from prime.messages import ImagePart, text_of
 from prime.recalled import (
     Expanded,
     Hits,
     Item,
     Page,
+    Picture,
     Said,
     Slice,
     Told,
@@ -92,11 +93,8 @@ class History:
             raise ToolFailed("bad_arguments", f"n={n!r} is no turn; write a number such as 3")
         number = int(found[1])
         said = self._of_turn(number)
-        return Told(
-            turn=number,
-            status=self._status(number),
-            said=tuple(map(_whole, said)) if view == "full" else tuple(self._dialogue(said)),
-        )
+        viewed = self._full(number, said) if view == "full" else self._dialogue(number, said)
+        return Told(turn=number, status=self._status(number), said=tuple(viewed))
 
     async def step(self, turn: int, step: int) -> Told:
         """Return one step of a turn whole: the reply, its cells, their output, and every call they made."""
@@ -106,7 +104,7 @@ class History:
             steps = sorted({original.step for original in every if original.step is not None})
             has = f"it has {', '.join(map(str, steps[:20]))}" if steps else "it has none"
             raise ToolFailed("not_found", f"there is no step {step} in turn {turn}; {has}")
-        return Told(turn=turn, status=f"step {step} of {self._status(turn)}", said=tuple(map(_whole, said)))
+        return Told(turn=turn, status=f"step {step} of {self._status(turn)}", said=tuple(self._full(turn, said)))
 
     async def expand(
         self,
@@ -142,6 +140,7 @@ class History:
             kind=original.kind,
             text=filtered(original.text, lines, grep),
             lines=len(lines_of(original.text)),
+            picture=locators.picture(original.seq, 1) if original.pictures else None,
         )
 
     async def browse(
@@ -184,10 +183,11 @@ class History:
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1, le=SLICE)] = SLICE,
         session: str | None = None,
-    ) -> Slice:
+        picture: Annotated[int, Field(ge=1)] | None = None,
+    ) -> Slice | Picture:
         """Return an entry exactly as it was written, at most 8,000 characters at a time; `next` goes on.
 
-        `session` is that of a hit in another session.
+        `session` is that of a hit in another session; `picture` (from 1) returns a picture of it instead.
         """
         with self._opened(session) as texts:
             last = texts.store.last()
@@ -199,6 +199,8 @@ class History:
             written = _written(texts, entry)
         if written is None:
             raise ToolFailed("not_found", f"entry {seq} is a {entry.event.type}, which has no text of its own")
+        if picture is not None:
+            return _picture(seq, written.pictures, picture, session)
         text = written.text
         if offset > len(text):
             raise ToolFailed("bad_arguments", f"offset={offset} is beyond the end; the text has {len(text)} characters")
@@ -210,6 +212,7 @@ class History:
             offset=offset,
             size=len(text),
             next=locators.read(seq, end, session) if end < len(text) else None,
+            picture=locators.picture(seq, 1, session) if written.pictures else None,
         )
 
     def tools(self) -> tuple[Tool, ...]:
@@ -276,15 +279,28 @@ class History:
             "as it was then: files and variables may have changed"
         )
 
-    def _dialogue(self, said: Sequence[Original]) -> Iterator[Said]:
-        calls = 0
+    def _dialogue(self, number: int, said: Sequence[Original]) -> Iterator[Said]:
+        refused, calls = self._refused(number), 0
         for original in said:
             if original.kind in ("user", "context", "reply"):
-                yield _whole(original)
+                yield from _whole(original)
             calls += original.kind == "dispatch_input"
             if original.kind in ("output", "error") and not original.name:
-                yield Said(seq=original.seq, step=original.step, kind="result", name="", text=_line(original, calls))
+                yield _told(original, _line(original, calls, refused=original.seq in refused))
                 calls = 0
+
+    def _full(self, number: int, said: Sequence[Original]) -> Iterator[Said]:
+        refused = self._refused(number)
+        for original in said:
+            if original.seq in refused:
+                yield from _whole(refused[original.seq])
+            yield from _whole(original)
+
+    def _refused(self, number: int) -> dict[int, Original]:
+        texts = Texts(self._store)
+        bounds = texts.turn(number)
+        assert bounds is not None, "the turn was found"
+        return texts.refused(*bounds)
 
     def _allowed(self) -> Sessions:
         if self._others is None:
@@ -319,26 +335,57 @@ class _Written(NamedTuple):
     kind: str
     name: str
     text: str
+    pictures: tuple[ImagePart, ...] = ()
 
 
 def _written(texts: Texts, entry: ev.Entry) -> _Written | None:
-    """Return what is written in an entry, None for nothing: no words, or a piece of what a cell's result has whole."""
+    """Return what is written in an entry, None for nothing: neither words nor pictures, or a piece of what a cell's
+    result has whole."""
     if isinstance(entry.event, ev.SurfaceReplaced):
         return _Written("replacement", "", text_of(entry.event.message.parts))
     original = texts.of(entry, raw=True)
-    return _Written(original.kind, original.name, original.text) if original is not None and original.text else None
+    if original is None or not (original.text or original.pictures):
+        return None
+    return _Written(original.kind, original.name, original.text, original.pictures)
 
 
-def _whole(original: Original) -> Said:
-    return Said(seq=original.seq, step=original.step, kind=original.kind, name=original.name, text=original.text)
+def _picture(seq: int, pictures: Sequence[ImagePart], number: int, session: str | None) -> Picture:
+    if number > len(pictures):
+        raise ToolFailed("not_found", f"entry {seq} has {len(pictures)} pictures; there is no {number}")
+    return Picture(
+        seq=seq,
+        picture=number,
+        pictures=len(pictures),
+        media_type=pictures[number - 1].media_type,
+        image=pictures[number - 1].data,
+        next=locators.picture(seq, number + 1, session) if number < len(pictures) else None,
+    )
 
 
-def _line(original: Original, calls: int = 0) -> str:
+def _whole(original: Original) -> Iterator[Said]:
+    """Yield an original, and a line for its pictures: only a call that gives one alone can show it."""
+    yield Said(seq=original.seq, step=original.step, kind=original.kind, name=original.name, text=original.text)
+    if original.pictures:
+        yield _told(original, f"[{_pictures(original)}]")
+
+
+def _told(original: Original, line: str) -> Said:
+    return Said(seq=original.seq, step=original.step, kind="result", name="", text=line)
+
+
+def _pictures(original: Original) -> str:
+    return f"{len(original.pictures)} pictures: {locators.picture(original.seq, 1)}"
+
+
+def _line(original: Original, calls: int = 0, *, refused: bool = False) -> str:
     """Return the line that stands for an original: what it is, its size, and the call that returns it."""
     parts = [f"{original.kind} {original.name}".rstrip()]
     if original.step is not None:
         parts.append(f"step {original.step}")
     parts += [f"seq {original.seq}", f"{len(original.text):,} characters", locators.expand(original.seq)]
-    if calls and original.turn is not None and original.step is not None:
-        parts.append(f"{calls} calls in it: {locators.step(original.turn, original.step)}")
+    if original.pictures:
+        parts.append(_pictures(original))
+    if (calls or refused) and original.turn is not None and original.step is not None:
+        what = "what was asked for" if refused else f"{calls} calls in it"
+        parts.append(f"{what}: {locators.step(original.turn, original.step)}")
     return f"[{' · '.join(parts)}]"

@@ -31,6 +31,12 @@ def read(seq: int, offset: int = 0, session: str | None = None) -> str:
     return f"history.read({seq}{at}{whose})"
 
 
+def picture(seq: int, number: int, session: str | None = None) -> str:
+    """Return the call that gives back picture ``number``, from 1, of entry ``seq``."""
+    whose = f", session={session!r}" if session is not None else ""
+    return f"history.read({seq}, picture={number}{whose})"
+
+
 def browse(before: int, query: str = "") -> str:
     """Return the call that goes on through the log, to what came before entry ``before``."""
     return f"history.browse({query!r}, before={before})" if query else f"history.browse(before={before})"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prime.messages import Frozen
+from prime.messages import Frozen, around
 
 
 class Hit(Frozen):
@@ -34,7 +34,8 @@ class Hits(Frozen):
 
 class Said(Frozen):
     """One piece of a turn. In the dialogue view a result is one line that names the call which returns it (kind
-    ``result``); otherwise ``text`` is whole. ``name`` is what was called, for a call of a cell."""
+    ``result``), and so are pictures in every view; otherwise ``text`` is whole. ``name`` is what was called, for a call
+    of a cell or one that was refused."""
 
     seq: int
     step: int | None
@@ -52,22 +53,38 @@ class Told(Frozen):
 
 
 class Expanded(Frozen):
-    """One original, whole or filtered. ``seq`` is its own number; ``lines`` is how many the whole has."""
+    """One original, whole or filtered. ``seq`` is its own number; ``lines`` is how many the whole has; ``picture`` is
+    the call that returns the first picture beside the words, None when there is none."""
 
     seq: int
     kind: str
     text: str
     lines: int
+    picture: str | None = None
 
 
 class Slice(Frozen):
-    """A part of an entry as it was written. ``next`` is the call that returns the next part, None at the end."""
+    """A part of an entry as it was written. ``next`` is the call that returns the next part, None at the end, and
+    ``picture`` the one that returns the first picture beside the words, None when there is none."""
 
     seq: int
     kind: str
     text: str
     offset: int
     size: int
+    next: str | None
+    picture: str | None = None
+
+
+class Picture(Frozen):
+    """A picture of an entry, number ``picture`` of ``pictures``; ``image`` is base64. ``next`` is the call that returns
+    the next one, None at the last."""
+
+    seq: int
+    picture: int
+    pictures: int
+    media_type: str
+    image: str
     next: str | None
 
 
@@ -115,15 +132,20 @@ def told_text(arguments: dict[str, Any], value: Any) -> str:
 
 
 def expanded_text(arguments: dict[str, Any], value: Any) -> str:
-    """Return an original as the model reads it: its text alone."""
-    return str(value["text"])
+    """Return an original as the model reads it: its text, and where its pictures are."""
+    return around("", str(value["text"]), _pictures(value))
 
 
 def slice_text(arguments: dict[str, Any], value: Any) -> str:
-    """Return a slice as the model reads it."""
+    """Return a slice as the model reads it, or what is said beside a picture, which it sees."""
+    if "image" in value:
+        more = f" · {value['next']}" if value["next"] else ""
+        return f"[picture {value['picture']} of {value['pictures']} · {value['media_type']}{more}]"
     end = value["offset"] + len(value["text"])
     more = f" · {value['next']}" if value["next"] else ""
-    return f"[{value['kind']} · {value['offset']:,} to {end:,} of {value['size']:,} characters{more}]\n{value['text']}"
+    return f"[{value['kind']} · {value['offset']:,} to {end:,} of {value['size']:,} characters{more}]\n" + around(
+        "", value["text"], _pictures(value)
+    )
 
 
 def page_text(arguments: dict[str, Any], value: Any) -> str:
@@ -134,6 +156,10 @@ def page_text(arguments: dict[str, Any], value: Any) -> str:
         lines += [f"[{place} · {item['size']:,} characters · {item['call']}]", item["preview"]]
     lines.append(f"[{value['next']} goes on]" if value["next"] else "[that is the beginning of the log]")
     return "\n".join(lines)
+
+
+def _pictures(value: dict[str, Any]) -> str:
+    return f"[with pictures: {value['picture']}]" if value["picture"] else ""
 
 
 def _place(found: dict[str, Any]) -> str:

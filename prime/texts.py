@@ -1,7 +1,8 @@
 """The original text of what a log holds, whatever stands in its place on the surface. Pure over a store.
 
 An *original* is an entry that has words: what was said, written, run, shown, called or returned. Private reasoning and
-headers are none, and neither is what a policy put in the place of others. Sizes are code points.
+headers are none, and neither is what a policy put in the place of others. An entry with pictures alone is one, its
+text is empty. Sizes are code points.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from prime import events as ev
 from prime.log import decode, owner, pick, read
-from prime.messages import CallPart, text_of
+from prime.messages import CallPart, ImagePart, Part, text_of
 from prime.screen import Screen, collapsed, joined
 from prime.store.base import Store
 
 #: What an original is. ``context`` is words of the host; ``dispatch_input`` and ``dispatch_output`` are of a call that
-#: a cell made; ``error`` is how a cell or a call failed. The order is that of the text index: add at the end.
-Kind = Literal["user", "reply", "context", "code", "dispatch_input", "dispatch_output", "output", "error", "note"]
+#: a cell made; ``error`` is how a cell or a call failed; ``call`` is what a refused call asked for. The order is
+#: that of the text index: add at the end.
+Kind = Literal[
+    "user", "reply", "context", "code", "dispatch_input", "dispatch_output", "output", "error", "note", "call"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Original(NamedTuple):
-    """An entry with words. ``name`` is the target of a host call, empty for anything else."""
+    """An entry with words or pictures. ``name`` is the target of a host call, empty for anything else."""
 
     seq: int
     turn: int | None
@@ -30,6 +34,7 @@ class Original(NamedTuple):
     kind: Kind
     name: str
     text: str
+    pictures: tuple[ImagePart, ...] = ()
 
 
 class Texts:
@@ -53,10 +58,13 @@ class Texts:
         event = entry.event
         if isinstance(event, ev.CellEnded):
             kind: Kind = "output" if event.error is None else "error"
-            return Original(entry.seq, entry.turn, entry.step, kind, "", self._output(entry, raw=raw))
+            pieces = self._pieces(entry)
+            text, pictures = output(pieces, event.error, raw=raw), tuple(piece.image for piece in pieces if piece.image)
+            return Original(entry.seq, entry.turn, entry.step, kind, "", text, pictures)
         if isinstance(event, ev.CellOutput):
             text = event.text if raw else collapsed(event.text)
-            return Original(entry.seq, entry.turn, entry.step, "output", "", text) if event.late else None
+            pictures = (event.image,) if event.image else ()
+            return Original(entry.seq, entry.turn, entry.step, "output", "", text, pictures) if event.late else None
         if raw and isinstance(event, ev.ModelReplied):
             return Original(entry.seq, entry.turn, entry.step, "reply", "", _with_calls(event))
         name = self._target(entry) if named and isinstance(event, ev.DispatchEnded) else ""
@@ -80,6 +88,20 @@ class Texts:
                 if (entry.turn, entry.step) == (turn, step):
                     yield entry
 
+    def refused(self, start: int = 0, end: int | None = None) -> dict[int, Original]:
+        """Return what refused calls of these entries asked for, by the seqs of their refusals. The seq of each is that
+        of the reply, which has it word for word."""
+        found: dict[int, Original] = {}
+        asked: dict[str, Original] = {}
+        for entry in read(self.store, start, end, types=("model_replied", "call_refused")):
+            if isinstance(entry.event, ev.ModelReplied):
+                where = entry.seq, entry.turn, entry.step
+                calls = (part for part in entry.event.parts if isinstance(part, CallPart))
+                asked = {call.call_id: Original(*where, "call", call.name, call.arguments) for call in calls}
+            elif entry.event.call_id in asked:
+                found[entry.seq] = asked[entry.event.call_id]
+        return found
+
     def sources(self, entry: ev.Entry) -> tuple[int, ...]:
         """Return the seqs of what an entry stands for: itself, or what a replacement was made of, through every
         replacement that was replaced itself."""
@@ -101,11 +123,12 @@ class Texts:
         last = self.store.last()
         return last.seq + 1 if last is not None else 0
 
-    def _output(self, entry: ev.Entry, *, raw: bool) -> str:
+    def _pieces(self, entry: ev.Entry) -> list[ev.CellOutput]:
+        """Return what the cell wrote that entry is the end of."""
         begun = self.store.last(("cell_started",), before=entry.seq)  # one cell runs at a time
         start = begun.seq if begun is not None else entry.seq
         pieces = (each.event for each in read(self.store, start, entry.seq, types=("cell_output",)))
-        return output([piece for piece in pieces if not piece.late], entry.event.error, raw=raw)
+        return [piece for piece in pieces if not piece.late]
 
     def _target(self, ended: ev.Entry) -> str:
         """Return what was called: the newest start with this number, which is a few entries back at most."""
@@ -122,9 +145,10 @@ def plain_original(entry: ev.Entry, name: str) -> Original | None:
     """Return the original of an entry whose words are all its own; ``name`` is what an ended call had called."""
     event = entry.event
     kind: Kind
+    pictures: tuple[ImagePart, ...] = ()
     match event:
         case ev.UserSaid():
-            kind, text = "user", text_of(event.parts)
+            kind, text, pictures = "user", text_of(event.parts), _pictures(event.parts)
         case ev.NoticeGiven():
             kind, text = "context", event.text
         case ev.ModelReplied():
@@ -145,7 +169,7 @@ def plain_original(entry: ev.Entry, name: str) -> Original | None:
             kind, text = "note", event.text
         case _:
             return None
-    return Original(entry.seq, entry.turn, entry.step, kind, name, text)
+    return Original(entry.seq, entry.turn, entry.step, kind, name, text, pictures)
 
 
 #: The types of entries that can be originals.
@@ -163,6 +187,10 @@ def output(pieces: Iterable[ev.CellOutput], error: ev.CellError | None, *, raw: 
     gap = "\n" if text and not text.endswith("\n") else ""
     said = error.traceback or f"{error.name}: {error.message}"
     return text + gap + (said if raw else collapsed(said))
+
+
+def _pictures(parts: tuple[Part, ...]) -> tuple[ImagePart, ...]:
+    return tuple(part for part in parts if isinstance(part, ImagePart))
 
 
 def _with_calls(event: ev.ModelReplied) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from prime.caps import Limits
 from prime.errors import ToolFailed
 from prime.events import FORMAT
 from prime.history import SLICE, History
-from prime.messages import Message, TextPart
+from prime.messages import ImagePart, Message, TextPart
 from prime.policies.base import Options
+from prime.repl.signals import Image
 from prime.testing import ScriptedCell, scripted
 
 pytestmark = pytest.mark.anyio
@@ -318,3 +320,72 @@ async def seq_of(history: History, query: str) -> int:
 async def called(history: History, text: str) -> Any:
     """Evaluate the first call that a text names."""
     return await eval(locators.calls(text)[0], {"history": history})
+
+
+async def test_each_picture_comes_back_by_the_call_that_is_named_and_is_seen(home: Path) -> None:
+    def picture(content: str) -> str:
+        return base64.b64encode(content.encode()).decode()
+
+    async def play(code: str, cell: ScriptedCell) -> object:
+        if code == "draw":
+            cell.print("two of them:\n")
+            for content in ("one", "two"):
+                cell.show("", image=Image("image/jpeg", picture(content)))
+            return None
+        await cell.call("history.read", **eval(code))
+        cell.show("", call=cell.last_call)
+        return None
+
+    asked = [ImagePart(media_type="image/png", data=picture("asked"))]
+    script = [{"code": "draw"}, {"text": "done"}]
+    async with scripted(script, play, home=home, options=PLAIN) as stage:
+        await stage.agent.ask("look", asked)
+        history = History(stage.log.store)
+        said, drawn = (next(iter(stage.log.entries(types=(kind,)))).seq for kind in ("user_said", "cell_ended"))
+        expanded = await history.expand(drawn, format=FORMAT)
+        written = await history.read(drawn)
+        assert expanded.picture == written.picture == f"history.read({drawn}, picture=1)"
+        names = {"history": history}
+        first = await eval(expanded.picture, names)
+        second = await eval(first.next, names)
+        assert [(each.media_type, each.image) for each in (first, second)] == [
+            ("image/jpeg", picture("one")),
+            ("image/jpeg", picture("two")),
+        ]
+        assert second.next is None
+        with pytest.raises(ToolFailed, match=f"entry {drawn} has 2 pictures; there is no 3"):
+            await history.read(drawn, picture=3)
+        assert (await history.read(said, picture=1)).image == picture("asked")  # type: ignore[union-attr]
+        for view in ("dialogue", "full"):
+            told = str(await history.turn(1, view))  # type: ignore[arg-type]
+            assert f"1 pictures: history.read({said}, picture=1)" in told
+            assert f"2 pictures: history.read({drawn}, picture=1)" in told
+        ended = await stage.agent.cell(f"dict(seq={drawn}, picture=1)")
+        assert shown(ended) == f"[picture 1 of 2 · image/jpeg · {first.next}]\n[image 1: image/jpeg]"
+        assert ended.shown[1:] == (ImagePart(media_type="image/jpeg", data=picture("one")),)
+
+
+async def test_a_picture_alone_is_listed(home: Path) -> None:
+    async with scripted([{"text": "I see."}], home=home, options=PLAIN) as stage:
+        await stage.agent.ask("", [ImagePart(media_type="image/png", data="AAAA")])
+        history = History(stage.log.store)
+        item = (await history.browse()).items[-1]
+        assert (item.kind, item.size, item.preview) == ("user", 0, "")
+        alone = await eval(item.call, {"history": history})
+        assert (await eval(alone.picture, {"history": history})).image == "AAAA"
+
+
+async def test_what_a_refused_call_asked_for_is_in_the_whole_of_its_step(home: Path) -> None:
+    wanted = '{"to": "the moon'
+    calls = [{"name": "repl", "arguments": {"code": "1"}}, {"name": "fly", "arguments": wanted}]
+    async with scripted([{"call": calls}, {"text": "done"}], home=home, options=PLAIN) as stage:
+        await stage.agent.ask("go")
+        history = History(stage.log.store)
+        *_, line = [said.text for said in (await history.turn(1)).said if said.kind == "result"]
+        assert line.endswith("what was asked for: history.step(turn=1, step=1)]")
+        for told in (await history.step(turn=1, step=1), await history.turn(1, view="full")):
+            kinds = [said.kind for said in told.said if said.step == 1]
+            assert kinds == ["reply", "code", "output", "call", "error"]
+            (asked,) = [said for said in told.said if said.kind == "call"]
+            assert (asked.name, asked.text) == ("fly", wanted)
+            assert f"fly({wanted})" in (await history.read(asked.seq)).text  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from strategies import walks
 from prime import events as ev
 from prime import recoverable
 from prime.log import Log, read
-from prime.messages import Message, TextPart
+from prime.messages import ImagePart, Message, TextPart
 from prime.policies.base import Options
 from prime.providers.scripted import ScriptedProvider
+from prime.repl.signals import Image
 from prime.sessions import Sessions
 from prime.testing import ScriptedCell, scripted
 
@@ -30,14 +32,22 @@ MADE = {
     "fold": {"fold"},
     "slice": {"fold", "tape"},
     "window": {"fold", "window"},
-    "auto": {"fold", "tape"},
+    "auto": {"fold", "tape", "window"},
 }
+#: Turns that each leaves as they are.
+KEPT = {"slice": 1, "window": 2, "auto": 2}
+
+
+def picture(content: str) -> str:
+    return base64.b64encode(content.encode()).decode()
 
 
 async def flood(code: str, cell: ScriptedCell) -> object:
     """Print much, with progress bars and a failing call; write a file and keep what it gave to itself."""
     cell.print("".join(f"step {number} of {code} went well 数据\n" for number in range(400)))
     cell.print("\r 10%\r100%\x1b[31m done\x1b[0m\n")
+    for number in range(2 if code in ("cell-2", "cell-4") else 0):  # what shows pictures is not folded
+        cell.show("", image=Image("image/png", picture(f"{code} {number}")))
     await cell.call("tools.write", path=f"{code}.txt", content=f"the secret of {code} " * 50)
     await cell.call("tools.read", path=f"{code}.txt")
     if code == "cell-3":
@@ -51,17 +61,19 @@ def replies() -> list[dict[str, Any]]:
         for number in range(1, TURNS + 1)
         for reply in (
             {"text": f"Let me run {number}.", "code": f"cell-{number}"},
+            {"call": {"name": "fly", "arguments": {"to": f"the moon, for the {number}. time"}}},
             {"text": f"{number} is done. " + f"Said at length, {number}. " * 250},
         )
     ]
 
 
 async def played(home: Path, policy: str, **options: Any) -> str:
-    provider = ScriptedProvider(replies(), context_window=12_000)
+    provider = ScriptedProvider(replies(), context_window=13_000)
     chosen = Options(policy=policy, retain=2_000, **options)
     async with scripted(provider, flood, home=home, options=chosen) as stage:
         for number in range(1, TURNS + 1):
-            assert (await stage.agent.ask(f"please do number {number}")).reason == "completed"
+            seen = [ImagePart(media_type="image/png", data=picture("by a person"))] if number == 1 else []
+            assert (await stage.agent.ask(f"please do number {number}", seen)).reason == "completed"
         return stage.log.session
 
 
@@ -79,6 +91,7 @@ async def test_every_text_comes_back_under_every_policy(policy: str, home: Path)
     if policy in ("slice", "window", "auto"):
         assert report.one > TURNS
         assert report.two >= 2 * TURNS  # what cells were given and kept to themselves
+        assert report.listed == KEPT[policy] * 5  # code and two calls of a turn that stays as it is
     else:
         assert report.one >= TURNS
 
@@ -118,4 +131,4 @@ def test_where_no_model_was_asked_nothing_has_left(home: Path) -> None:
     assert prime(home, "cell", "-c", "print('by hand')").returncode == 0
     checked = prime(home, "sessions", "verify", "last", "--recoverable")
     assert checked.returncode == 0, checked.stderr
-    assert "0 texts" in checked.stdout
+    assert "0 texts and pictures" in checked.stdout

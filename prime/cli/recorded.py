@@ -129,8 +129,9 @@ def verify(name: str | None, *, recoverable: bool) -> bool:
 
 def _recovered(session: str, found: recoverability.Report) -> bool:
     print(
-        f"{session}: {found.originals:,} texts: {found.whole:,} in the next request, {found.one:,} one call away, "
-        f"{found.two:,} two calls away, {found.listed:,} by listing the log; {found.calls:,} calls made"
+        f"{session}: {found.originals:,} texts and pictures: {found.whole:,} in the next request, "
+        f"{found.one:,} one call away, {found.two:,} two calls away, {found.listed:,} by listing the log; "
+        f"{found.calls:,} calls made"
     )
     for failed in found.failed[:3]:
         print(f"{session}: a call that the request names fails: {failed}", file=sys.stderr)
@@ -138,7 +139,7 @@ def _recovered(session: str, found: recoverability.Report) -> bool:
         return True
     first = found.misses[0]
     print(
-        f"error: {session}: nothing leads to {len(found.misses):,} texts; the first is entry {first.seq}, "
+        f"error: {session}: nothing leads to {len(found.misses):,} texts or pictures; the first is entry {first.seq}, "
         f"{first.kind}, {first.size:,} characters",
         file=sys.stderr,
     )
