@@ -23,7 +23,7 @@ from prime.jobs.numbers import Numbers
 from prime.log import Log
 from prime.messages import text_of
 from prime.sessions import Sessions
-from prime.terminals.commands import Terminals
+from prime.terminals.commands import KEPT, Terminals
 from prime.tools.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +126,7 @@ async def test_ctrl_c_interrupts_what_runs_in_the_foreground(place: Place) -> No
     assert "^C" in seen["screen"]
     await place.typed(number, "(echo star''ted; cat)", "started\n")
     await place.call("signal", number, "INT")
+    await place.shows(number, "> $")
     assert (await place.typed(number, "echo $((40+2))", "42"))["state"] == "running"
 
 
@@ -259,6 +260,14 @@ async def test_terminals_and_jobs_share_their_numbers_and_end_with_the_session(h
 def of_jobs(home: Path, name: str) -> list[Any]:
     with Sessions(home).open(name) as log:
         return of(log, "job_started")
+
+
+async def test_the_screens_of_the_last_programs_that_have_ended_are_kept(place: Place) -> None:
+    for count in range(KEPT + 2):
+        await place.call("open", f"echo {count}")
+        await happened(place.log, "job_ended", count + 1)
+    assert await refusal(place, "read", 1) == "gone"
+    assert (await place.call("read", 2))["screen"] == "1"
 
 
 async def test_what_is_wrong_is_said(place: Place) -> None:

@@ -26,6 +26,9 @@ from prime.tools.files import existing_folder
 from prime.tools.process import shell
 from prime.tools.workspace import Workspace
 
+#: Screens of programs that have ended that can still be read.
+KEPT = 8
+
 Rows = Annotated[int, Field(ge=2, le=200)]
 Cols = Annotated[int, Field(ge=10, le=500)]
 SignalName = Literal["INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT"]
@@ -90,6 +93,7 @@ class Terminals:
             except BaseException:
                 pty.close()  # which ends what has started: it hangs up
                 raise
+            self._forget()
             self._live[number] = LiveTerminal(self._log, begun, process, pty, emulator)
         return values.Opened(terminal_id=number, pid=process.pid)
 
@@ -195,6 +199,12 @@ class Terminals:
             tool(self.close, name="terminal_close", parallel=True, for_model=values.info_text),
             listed,
         )
+
+    def _forget(self) -> None:
+        """Let go of the screens of programs that ended long ago."""
+        over = [number for number, live in self._live.items() if live.running.done()]
+        for number in over[: max(len(over) - KEPT, 0)]:
+            del self._live[number]
 
     def _job(self, terminal_id: int) -> Job:
         job = self._log.state.running.jobs.get(terminal_id)
