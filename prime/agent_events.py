@@ -89,6 +89,13 @@ class ChildSpawned(Frozen):
     tools: tuple[str, ...] | None = None
 
 
+class ChildWoken(Frozen):
+    """In the log of a parent: a child that had settled is at work again."""
+
+    type: Literal["child_woken"] = "child_woken"
+    agent_id: str
+
+
 class ChildSettled(Frozen):
     """In the log of a parent: a child has settled. The notice of it is queued in the same commit."""
 

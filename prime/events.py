@@ -15,6 +15,7 @@ from prime import agent_events, contract_events, gate_events, job_events, kernel
 from prime.agent_events import ActivationSettled as ActivationSettled
 from prime.agent_events import ChildSettled as ChildSettled
 from prime.agent_events import ChildSpawned as ChildSpawned
+from prime.agent_events import ChildWoken as ChildWoken
 from prime.agent_events import QueryAsked as QueryAsked
 from prime.agent_events import QueryEnded as QueryEnded
 from prime.contract_events import ContractBroken as ContractBroken

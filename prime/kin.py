@@ -14,10 +14,11 @@ from prime.errors import TraceError
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child as its parent's log knows it: how it was started, and what it told last."""
+    """A child as its parent's log knows it: how it was started, what it told last, and whether it is at work."""
 
     spawned: ev.ChildSpawned
     settlement: Settlement | None = None
+    at_work: bool = True
 
     @property
     def activations(self) -> int:
@@ -69,13 +70,17 @@ class Kin:
             child = self.children.get(event.agent_id)
             if child is None or event.settlement.activation <= child.activations:
                 raise TraceError(f"activation {event.settlement.activation} of {event.agent_id} is not to be told here")
-            return self._with(replace(child, settlement=event.settlement))
+            return self._with(replace(child, settlement=event.settlement, at_work=False))
+        if isinstance(event, ev.ChildWoken):
+            if event.agent_id not in self.children:
+                raise TraceError(f"there is no child {event.agent_id}")
+            return self._with(replace(self.children[event.agent_id], at_work=True))
         return self
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each child that has not settled yet: what a model that has lost sight of it must know."""
+        """Yield a line for each child that is at work: what a model that has lost sight of it must know."""
         for agent_id, child in self.children.items():
-            if child.settlement is None:
+            if child.at_work:
                 call = f"await agents.collect([{agent_id!r}])"
                 yield f"At work: child {child.spawned.name} ({agent_id}); `{call}` waits for it."
 

@@ -292,6 +292,10 @@ def _child_settled(draw: st.DrawFn, folded: Folded) -> Commit:
     return ev.ChildSettled(agent_id=child.spawned.agent_id, settlement=settlement), *_queue(draw, folded)
 
 
+def _child_woken(draw: st.DrawFn, folded: Folded) -> Commit:
+    return (ev.ChildWoken(agent_id=draw(st.sampled_from([*folded.state.kin.children]))),)
+
+
 def _settled(draw: st.DrawFn, folded: Folded) -> Commit:
     return (ev.ActivationSettled(settlement=_settlement(draw, folded.state.kin.settlement)),)
 
@@ -330,7 +334,7 @@ def _moves(state: State) -> list[_Move]:
     if state.inbox.pending:
         moves.append(_withdraw)
     if state.kin.children:
-        moves.append(_child_settled)
+        moves += [_child_settled, _child_woken]
     if trace.cell is not None:
         if trace.asked is not None:
             return [*moves, *6 * [_approval_given], *2 * [_dispatch_ended] * bool(trace.dispatches)]
@@ -430,6 +434,7 @@ loose_events = st.one_of(
         reason=texts,
     ),
     st.builds(ev.ChildSpawned, agent_id=st.just("s1.1"), name=texts, prompt=texts),
+    st.builds(ev.ChildWoken, agent_id=st.just("s1.1")),
     st.builds(ev.ChildSettled, agent_id=st.just("s1.1"), settlement=settlements),
     st.builds(ev.ActivationSettled, settlement=settlements),
     st.builds(ev.QueryAsked, query=st.integers(0, 3), header=headers, prompt=texts, request=texts),

@@ -171,6 +171,7 @@ async def test_messages_go_both_ways_and_wake_one_that_has_settled(home: Path) -
     assert any("Message of your child a" in event.text for event in logs.of("root", "notice_given"))
     assert logs.settled() == [("a", "completed"), ("a", "completed")]
     assert [event.settlement.activation for event in logs.of("root", "child_settled")] == [1, 2]
+    assert len(logs.of("root", "child_woken")) == 1
     assert "7" in logs.shown("a")[-1]  # its variables were saved when it settled
     assert "child" not in logs.shown()[0]
 

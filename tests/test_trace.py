@@ -96,6 +96,7 @@ SAMPLES: dict[str, Any] = {
     "query retried": ev.RetryScheduled(attempt=2, delay_s=0.5, query=9),
     "query ended": ev.QueryEnded(query=9, model="m"),
     "spawned": ev.ChildSpawned(agent_id="s1.1", name="a", prompt="go"),
+    "child woken": ev.ChildWoken(agent_id="s1.1"),
     "child settled": ev.ChildSettled(agent_id="s1.1", settlement=SETTLED),
     "settled": ev.ActivationSettled(settlement=SETTLED),
     "job": ev.JobStarted(job=1, kind="command", name="", command="", cwd="/", pid=1),
@@ -104,7 +105,7 @@ SAMPLES: dict[str, Any] = {
 }
 ANYWHERE = {
     *("queued", "withdrawn", "header", "late output", "kernel", "kernel lost", "restored", "notes", "ignored"),
-    *("job", "job ended", "broken", "child settled"),
+    *("job", "job ended", "broken", "child settled", "child woken"),
 }
 BETWEEN = {"turn ended", "step", "claimed", "said", "notice", "replaced", "query of the host"}
 

@@ -95,6 +95,8 @@ class Family:
     def began(self, agent_id: str) -> None:
         """See :class:`~prime.agents.host.Parent`."""
         self._at_work.add(agent_id)
+        if not self.log.state.kin.children[agent_id].at_work:
+            self.log.append(ev.ChildWoken(agent_id=agent_id))
 
     def settled(self, agent_id: str, settlement: Settlement) -> None:
         """See :class:`~prime.agents.host.Parent`."""
