@@ -353,6 +353,8 @@ def shown(schema: dict[str, Any]) -> str:
         ),
         ({"properties": {"x": {"$ref": "https://example.org/s.json"}}, "required": ["x"]}, "x: Any"),
         ({"properties": {"x": {"type": "array", "items": {"type": "integer"}, "default": [1]}}}, "x: list[int] = [1]"),
+        ({"properties": ["x"], "required": 5}, ""),
+        ({"properties": {"x": {"enum": 1, "properties": [], "anyOf": 3}}, "required": ["x"]}, "x: Any"),
         ({"type": "object", "additionalProperties": True}, "arguments: dict | None = None"),
         ({"properties": {"x": {"allOf": [{"type": "integer"}]}, "1": {}}, "required": ["x", "1"]}, "x: int, n1: Any"),
     ],

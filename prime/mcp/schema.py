@@ -16,6 +16,12 @@ from prime.tools.signature import Arguments, Signature, type_text
 #: Depth beyond which a schema says nothing any more.
 _DEPTH = 12
 
+#: What some keywords must be.
+_KINDS: dict[str, type] = {
+    "properties": dict,
+    **dict.fromkeys(("required", "enum", "anyOf", "oneOf", "allOf", "prefixItems"), list),
+}
+
 #: What lets a schema without properties take some.
 _OPEN = ("additionalProperties", "patternProperties", "anyOf", "oneOf", "allOf", "$ref")
 
@@ -46,6 +52,7 @@ def read_schema(
     A parameter that may be left out and has no default shows ``None``. Where the schema names no properties but allows
     any, the one parameter ``arguments`` takes them all, and its name of the server's is empty.
     """
+    schema = _sound(schema)
     properties = schema.get("properties") or {}
     required = schema.get("required") or ()
     names: dict[str, str] = {}
@@ -82,7 +89,7 @@ def resolved(schema: Any, root: Mapping[str, Any], inside: tuple[str, ...] = ())
         found = _found(reference, root) if reference not in inside else None
         rest = {key: item for key, item in schema.items() if key != "$ref"}
         return {**resolved(found, root, (*inside, reference)), **resolved(rest, root, (*inside, ""))}
-    deeper = (*inside, "")
+    schema, deeper = _sound(schema), (*inside, "")
     plain = {
         key: item for key, item in schema.items() if key not in ("$defs", "definitions", "title", "$schema", "$id")
     }
@@ -101,6 +108,11 @@ def resolved(schema: Any, root: Mapping[str, Any], inside: tuple[str, ...] = ())
     if isinstance(whole, list) and len(whole) == 1:
         plain = {**whole[0], **{key: item for key, item in plain.items() if key != "allOf"}}
     return plain
+
+
+def _sound(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema without what is not of the kind that it must be: a server may send anything."""
+    return {key: item for key, item in schema.items() if isinstance(item, _KINDS.get(key, object))}
 
 
 def _found(reference: str, root: Mapping[str, Any]) -> Any:

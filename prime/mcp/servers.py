@@ -136,12 +136,12 @@ def _arguments(values: Mapping[str, Any], names: Mapping[str, str], schema: dict
     """
     from prime.mcp.checks import problem  # noqa: PLC0415
 
-    required = schema.get("required") or ()
+    required = schema.get("required")
     arguments: dict[str, Any] = {}
     for name, value in values.items():
         if not names[name]:
             arguments |= value if isinstance(value, dict) else {}
-        elif value is not None or names[name] in required:
+        elif value is not None or (isinstance(required, list) and names[name] in required):
             arguments[names[name]] = value
     if (wrong := problem(arguments, schema)) is not None:
         raise ToolFailed("bad_arguments", wrong)
