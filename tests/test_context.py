@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stories import kernel_started
+from strategies import cell_ended
 from turns import session
 from watch import happened
 
@@ -74,3 +76,29 @@ def test_before_the_first_report_there_is_a_margin_and_no_report_moves_the_estim
         turns.send()
         turns.log.append(ev.StepEnded(outcome="failed"))
         turns.end()
+
+
+def test_a_policy_is_told_names_only_while_their_kernel_lives() -> None:
+    with session(Options(policy="transcript")) as turns:
+        turns.log.append(kernel_started(1))
+        turns.log.append(ev.CellStarted(cell="c", call_id=None, code="a = 1"))
+        turns.log.append(cell_ended("c", None, generation=1, set={"a": "int"}))
+        assert turns.context.view().names == (("a", "int"),)
+        turns.log.append(ev.KernelLost(generation=1, reason="killed"))
+        assert turns.context.view().names == ()
+        turns.log.append(kernel_started(2))
+        assert turns.context.view().names == ()  # it has run nothing yet
+        turns.log.append(ev.CellStarted(cell="d", call_id=None, code="b = 2"))
+        turns.log.append(cell_ended("d", None, generation=2, set={"b": "int"}))
+        assert turns.context.view().names == (("b", "int"),)
+
+
+def test_between_turns_a_request_asks_no_policy() -> None:
+    with session(Options(policy="window")) as turns:
+        turns.turn("go")
+        turns.context.renew()
+        entries = len(turns.log)
+        turns.context.request(turns.header)
+        assert len(turns.log) == entries
+        turns.turn("go on")  # what was asked for is not forgotten
+        assert [entry.event.about for entry in turns.log.entries(types=("notice_given",))] == ["context_kept"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from strategies import Commit, Folded, walks
+from turns import Cell, Step, session
 
 from prime import events as ev
 from prime.items import Items
-from prime.messages import Header
+from prime.messages import Header, Message, TextPart
+from prime.policies.base import Options
 from prime.projection import request
 
 
@@ -31,3 +33,22 @@ def test_a_loaded_surface_has_the_items_of_one_that_grew(walk: tuple[Commit, ...
         original = folded.entries[item.origin].event
         assert item.standing_in == (isinstance(original, ev.SurfaceReplaced))
         assert (item.turn is None) == item.standing_in
+
+
+def test_a_result_keeps_its_place_through_every_form() -> None:
+    with session(Options(policy="transcript")) as turns:
+        turns.turn("go", Step("", [Cell()]))
+        (result,) = turns.log.entries(types=("cell_ended",))
+        grown, seq = Items(), result.seq
+        grown.take(result)
+        for form in ("condensed", "a stub"):
+            message = Message(role="tool", parts=(TextPart(text=form),), call_id=result.event.call_id)
+            replaced = ev.SurfaceReplaced(start=seq, end=seq, sources=(seq,), message=message, policy="fold")
+            (entry,) = turns.log.append(replaced)
+            grown.take(entry)
+            seq = entry.seq
+            loaded = Items()
+            loaded.load([entry], turns.log.pick)
+            (item,) = loaded.of([seq])
+            assert [item] == grown.of([seq])
+            assert (item.origin, item.turn, item.step) == (result.seq, 1, 1)

@@ -6,7 +6,7 @@ from strategies import cell_ended
 from turns import Cell, Step, Turns, session
 
 from prime import events as ev
-from prime.messages import CallPart
+from prime.messages import CallPart, Message, TextPart
 from prime.originals import StoredOriginals
 from prime.policies.base import Options
 
@@ -44,6 +44,18 @@ def test_the_form_of_a_tool_is_known_when_it_is_all_there_is() -> None:
         output = originals(turns).output(seqs[0])
         assert output.target == "tools.read"
         assert output.arguments == {"path": "a"}
+        turns.begin("more")
+        turns.send()
+        call = CallPart(call_id="c", name="repl", arguments="{}")
+        turns.log.append(ev.ModelReplied(parts=(call,), stop="calls", model="m", usage=None))
+        turns.log.append(ev.CellStarted(cell="x", call_id="c", code="1"))
+        for target in ("tools.read", None):
+            turns.log.append(ev.CellOutput(cell="x", stream="result", text="1\n", target=target))
+        turns.log.append(cell_ended("x", "c"))
+        output = originals(turns).output(len(turns.log) - 1)
+        assert (output.text, output.target, output.arguments) == ("1\n1\n", None, None)
+        turns.log.append(ev.StepEnded(outcome="done"))
+        turns.end()
 
 
 def test_calls_are_named_once_and_what_history_gave_is_known() -> None:
@@ -81,6 +93,41 @@ def test_reads_have_their_place_lines_and_an_earlier_turn() -> None:
         assert found.read_before(reads[2]) == reads[0]
         assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]
         assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]  # asked again, it is not read again
+        assert found.reads(0, len(turns.log)) == reads
+        turns.turn("3", Step("", [Cell(reads=[("a", "z\n", {}), ("a", "x\ny\n", {"offset": 2})])]))
+        latest, window = found.reads(reads[2].seq + 1, len(turns.log))
+        assert found.read_before(latest) == reads[2]  # the newest one
+        assert found.read_before(window) is None  # other lines are not compared
+        assert (latest.window, window.window) == ("default", '{"offset": 2}')
+
+
+def test_only_the_call_that_reads_files_is_a_read() -> None:
+    with session(PLAIN) as turns:
+        lookalike = ("tools.lookup", {"path": "a"}, {"path": "a", "text": "x", "line_count": 1})
+        turns.turn("1", Step("", [Cell(calls=[lookalike])]))
+        assert originals(turns).reads(0, len(turns.log)) == []
+
+
+def fold(turns: Turns, number: int) -> int:
+    """Put a view in the place of result ``number``; return the original's seq."""
+    result = [*turns.log.entries(types=("cell_ended",))][number]
+    message = Message(role="tool", parts=(TextPart(text="view"),), call_id=result.event.call_id)
+    where = {"start": result.seq, "end": result.seq, "sources": (result.seq,)}
+    turns.log.append(ev.SurfaceReplaced(**where, message=message, policy="fold", scope="s"))
+    return result.seq
+
+
+def test_what_was_asked_back_counts_once_however_often_it_is_looked_at() -> None:
+    with session(PLAIN) as turns:
+        turns.turn("1", Step("", [Cell(), Cell()]))
+        found = originals(turns)
+        for number in range(2):
+            seq = fold(turns, number)
+            # a slice of it is no expansion
+            turns.turn("read", Step("", [Cell(calls=[("history.read", {"seq": seq}, {"seq": seq, "text": "1"})])]))
+            assert not found.backed_off("s")
+            turns.turn("back", Step("", [Cell(calls=[("history.expand", {"seq": seq}, {"seq": seq, "text": "1"})])]))
+            assert [found.backed_off("s"), found.backed_off("s")] == [number == 1] * 2
 
 
 def test_prompts_and_the_note() -> None:
