@@ -33,6 +33,7 @@ def test_a_loaded_surface_has_the_items_of_one_that_grew(walk: tuple[Commit, ...
         original = folded.entries[item.origin].event
         assert item.standing_in == (isinstance(original, ev.SurfaceReplaced))
         assert (item.turn is None) == item.standing_in
+        assert (item.tokens > 0) == (item.message is not None)
 
 
 def test_a_result_keeps_its_place_through_every_form() -> None:

@@ -67,6 +67,10 @@ def test_calls_are_named_once_and_what_history_gave_is_known() -> None:
         output = originals(turns).output(result.seq)
         assert output.called == ("tools.read", "history.search", "history.turn")
         assert output.recalled == ("s" * 100, "z" * 64)
+        # numbers of calls count up within a cell: that of the one before is not this one's
+        turns.turn("again", Step("", [Cell(calls=[("history.search", {"query": "q"}, "y" * 64)])]))
+        *_, result = turns.log.entries(types=("cell_ended",))
+        assert originals(turns).output(result.seq).recalled == ("y" * 64,)
 
 
 def test_a_refused_call_has_its_text() -> None:
@@ -93,6 +97,7 @@ def test_reads_have_their_place_lines_and_an_earlier_turn() -> None:
         assert found.read_before(reads[2]) == reads[0]
         assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]
         assert found.reads(reads[1].seq, reads[2].seq) == [reads[1]]  # asked again, it is not read again
+        assert found.reads(0, reads[1].seq) == reads[:1]
         assert found.reads(0, len(turns.log)) == reads
         turns.turn("3", Step("", [Cell(reads=[("a", "z\n", {}), ("a", "x\ny\n", {"offset": 2})])]))
         latest, window = found.reads(reads[2].seq + 1, len(turns.log))

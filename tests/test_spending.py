@@ -64,6 +64,14 @@ async def test_what_a_provider_reported_counts_and_what_it_did_not_is_estimated(
     assert first.at <= second.at <= third.at
 
 
+async def test_a_resumed_session_counts_each_reply_once(home: Path) -> None:
+    name = await session(home, {"text": "one", "usage": USAGE})
+    await session(home, {"text": "two", "usage": USAGE}, name=name)
+    with Sessions(home).open(name) as log:
+        assert [each.usage for each in spent(log.store)] == [Usage(**USAGE)] * 2
+        assert log.state.usage == {"scripted/replies": Usage(**USAGE) + Usage(**USAGE)}
+
+
 async def test_what_a_fork_has_from_its_parent_is_not_counted_again(home: Path) -> None:
     name = await session(home, {"text": "one", "usage": USAGE}, {"text": "two"})
     copy = Sessions(home).fork(name)
