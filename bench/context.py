@@ -158,7 +158,9 @@ async def play(scenario: Scenario, arm: str) -> Row:
                 if oracle.refusals and arm in _BARE:
                     void = f"refused at turn {ended[-1].turn}"
                     break
+            cells = [entry for entry in shop.log.entries(types=("cell_ended",)) if entry.event.status != "ok"]
         wrong = [f"turn {each.turn}: {each.reason} {each.detail}" for each in ended if each.reason != "completed"]
+        wrong += [f"turn {entry.turn}: a cell ended as {entry.event.status}" for entry in cells]
         wrong += filter(None, [scenario.check(lambda path: _text(work / path))])
     return _row(scenario, arm, oracle, wrong, void)
 

@@ -12,7 +12,7 @@ import pytest
 from bench.context import SCENARIOS, arms_of, play
 from bench.figures import RESULTS
 from bench.oracle import UNKNOWN, Oracle
-from bench.scenarios import s10, s13, w1
+from bench.scenarios import s10, s13, w1, z0
 from bench.scenarios_chain import FEE, OPENING, l1, l2
 from bench.scenarios_pasted import n1
 from bench.script import Fact, Scenario, Turn, Void, check_leaks
@@ -53,6 +53,16 @@ async def test_a_small_scenario_gives_the_same_figures_twice() -> None:
         assert len(first.turn_peaks) == len(first.turn_prices) == 18
         assert max(first.turn_peaks) == first.peak_tokens
         assert first.turn_prices[-1] == pytest.approx(first.price["flash"], abs=1e-6)
+
+
+async def test_a_cell_that_fails_fails_the_scenario() -> None:
+    """Also when it leaves nothing behind: a tool that is broken makes the figures of every other scenario worthless."""
+    whole = z0()
+    assert (await play(whole, "slice")).passed
+    files = {path: text for path, text in whole.files.items() if path != "probe/file2.txt"}
+    row = await play(replace(whole, files=files), "slice")
+    assert not row.passed
+    assert "turn 1: a cell ended as error" in row.detail
 
 
 async def test_a_transcript_that_was_not_compacted_proves_nothing() -> None:
