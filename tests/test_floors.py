@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -313,3 +314,9 @@ def test_files_and_functions_stay_small() -> None:
             if count >= MAX_PARAMETERS:
                 large.append(f"{name}.{node.name}: {count} parameters")
     assert large == []
+
+
+def test_every_package_is_in_the_distribution() -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "prime").rglob("*.py")}
+    assert named == [*sorted(".".join(folder.parts) for folder in folders), "prime_kernel"]

@@ -76,8 +76,10 @@ async def test_a_fact_of_the_first_turn_is_found_again(policy: str, home: Path) 
             assert ended.status == "ok", (call, text_of(ended.shown))
     with Sessions(home).read(agent.session) as store:
         made = {entry.event.policy for entry in read(store) if isinstance(entry.event, ev.SurfaceReplaced)}
-    expected = {"slice": {"tape"}, "window": {"window"}, "auto": {"tape"}, "stream": {"tape"}}.get(policy, set())
-    assert expected <= made
+    if policy in ("slice", "stream"):
+        assert "tape" in made
+    elif policy in ("window", "auto"):  # in so small a window room is needed before sealing is worth it
+        assert "window" in made
 
 
 async def test_a_model_may_start_a_new_window_and_keeps_its_names(home: Path) -> None:
@@ -144,6 +146,7 @@ async def test_a_server_that_refuses_the_size_gets_a_small_request(
         *(Answer(calls=noise) if n % 2 == 0 else Answer(text="ok") for n in range(6)),
         Answer(calls=noise),
         Answer(status=400, body=json.dumps(refusal)),
+        *([Answer(text="[]")] if policy == "stream" else []),  # before its third step it asks for the rules
         Answer(text="all of it"),
         Answer(text="and more"),
     ]
@@ -156,7 +159,8 @@ async def test_a_server_that_refuses_the_size_gets_a_small_request(
                 assert (await agent.ask("work")).text == "ok"
             assert (await agent.ask("more work")).text == "all of it"
             assert (await agent.ask("go on")).text == "and more"
-        assert len(server.raw[-2]) < len(server.raw[-3]) - 5_000
+        refused, again = server.raw[7], server.raw[-2]
+        assert len(again) < len(refused) - 5_000
     with Sessions(home).read(agent.session) as store:
         said = [message(entry.event) for entry in read(store) if isinstance(entry.event, ev.SurfaceReplaced)]
     assert any("history.expand" in text_of(each.parts) for each in said if each is not None)
